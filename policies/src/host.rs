@@ -46,6 +46,9 @@ pub trait Wrap: Outlined {
     /// The changes made.
     type Applied;
 
+    /// `true` when the network runs products with quantized operands. Default: false, and a plan that has some is refused.
+    const QUANTIZES: bool = false;
+
     /// Makes the network run by the plan, or leaves it unchanged.
     ///
     /// # Errors

@@ -106,11 +106,11 @@ impl Outline {
 }
 
 fn list(cell: &Growing<'_>, path: &str, depth: usize, rank: usize, cells: &mut Vec<OutlinedCell>) {
-    let has_matrices = cell.own.values().any(|tensor| tensor.is_float && tensor.shape.len() > 1);
     let kind = kind(cell, path, rank);
     let keeps = keeps(cell, path, kind);
-    let mut outlined = OutlinedCell::new(path, kind);
-    (outlined.depth, outlined.has_matrices, outlined.keeps) = (depth, has_matrices, keeps);
+    let weights = cell.own.values().filter(|tensor| tensor.is_float);
+    let mut outlined = weights.fold(OutlinedCell::new(path, kind), |cell, tensor| cell.weight(tensor.shape));
+    (outlined.depth, outlined.keeps) = (depth, keeps);
     cells.push(outlined);
     for (Segment(_, name), inside) in &cell.inside {
         list(inside, &join(path, name), depth + 1, rank, cells);

@@ -87,6 +87,24 @@ const fn row(
     (kind, Names { torch, mindspore })
 }
 
+/// Kinds with weights of several axes that no product reads, here and in burn.
+const WITHOUT_PRODUCTS: &[&str] = &[
+    "BatchNorm",
+    "ColumnEmbedding",
+    "Embedding",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
+    "PRelu",
+    "PReLU",
+    "RmsNorm",
+];
+
+/// Returns whether the weights of a cell of this kind are operands of products; `true` for a user-defined kind.
+pub(crate) fn has_products(kind: &str) -> bool {
+    !WITHOUT_PRODUCTS.contains(&kind)
+}
+
 /// Returns the names of a kind in other libraries; `None` for a user-defined kind.
 pub fn elsewhere(kind: &str) -> Option<Names> {
     NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)

@@ -51,6 +51,9 @@ pub struct OutlinedCell {
     pub to_float: Option<DType>,
     /// `true` when it has weights of its own; biases and the parameters of norms do not count.
     pub has_matrices: bool,
+    /// The least sizes of its weights, if they are known: the number of outputs, n, and of the numbers that are summed for
+    /// each, k.
+    pub sizes: Option<[usize; 2]>,
     /// Tensors of a stored cell, by their names in it, that could be stored low but are not known as weights of its
     /// kind.
     pub keeps: Vec<String>,
@@ -60,12 +63,16 @@ impl OutlinedCell {
     /// Creates a cell of a kind at a path, without weights. [`Outline::new`] determines its depth.
     pub fn new(path: impl Into<String>, kind: impl Into<Cow<'static, str>>) -> Self {
         let (path, kind) = (path.into(), kind.into());
+<<<<<<< HEAD
         OutlinedCell { path, depth: 0, kind, bases: Vec::new(), to_float: None, has_matrices: false, keeps: Vec::new() }
     }
 
     /// Iterates over its kind and the further ones.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &str> + Clone {
         std::iter::once(&self.kind).chain(&self.bases).map(AsRef::as_ref)
+=======
+        OutlinedCell { path, depth: 0, kind, to_float: None, has_matrices: false, sizes: None, keeps: Vec::new() }
+>>>>>>> lowbit
     }
 
     /// Marks the cell as having weights of its own: trained parameters of two axes or more.
@@ -74,6 +81,7 @@ impl OutlinedCell {
         self
     }
 
+<<<<<<< HEAD
     /// Sets the further kinds that the cell is, nearest first: the bases of its class, where a library has classes.
     ///
     /// ```
@@ -85,6 +93,19 @@ impl OutlinedCell {
     /// ```
     pub fn bases<S: Into<Cow<'static, str>>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.bases.extend(kinds.into_iter().map(Into::into));
+=======
+    /// Adds a trained parameter of its own of this shape: the outputs of a weight, its inputs, and the axes of a kernel; inputs
+    /// first in a transposed convolution. One with a single axis is no weight.
+    pub fn weight(mut self, shape: &[usize]) -> Self {
+        if let [outputs, inputs, kernel @ ..] = shape {
+            let transposed = self.kind.contains("Transpose");
+            let (n, inputs) = if transposed { (*inputs, *outputs) } else { (*outputs, *inputs) };
+            let k = kernel.iter().fold(inputs, |k, axis| k.saturating_mul(*axis));
+            let [least_n, least_k] = self.sizes.unwrap_or([usize::MAX; 2]);
+            self.sizes = Some([least_n.min(n), least_k.min(k)]);
+            self.has_matrices = true;
+        }
+>>>>>>> lowbit
         self
     }
 

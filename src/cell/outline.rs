@@ -20,10 +20,9 @@ impl<C: ?Sized + AsCell> Child<C> {
         let mut cells = Vec::new();
         self.walk(&mut |entry| {
             let cell = entry.slot.cell;
-            let mut outlined = OutlinedCell::new(entry.path, Cow::Borrowed(cell.kind()));
+            let mut outlined = with_weights(&**cell, OutlinedCell::new(entry.path, Cow::Borrowed(cell.kind())));
             outlined.depth = entry.depth;
             outlined.to_float = entry.slot.to_float;
-            outlined.has_matrices = has_matrices(&**cell);
             cells.push(outlined);
         });
         Outline::walked(cells).kinds(known_kinds())
@@ -36,11 +35,12 @@ impl<C: ?Sized + AsCell> Outlined for Child<C> {
     }
 }
 
-/// Returns whether a cell has weights of its own.
-fn has_matrices(cell: &dyn Cell) -> bool {
-    let mut found = false;
-    cell.visit(&mut |_, node| {
-        found |= matches!(node, Part::Param(param) if !param.is_buffer() && param.shape().len() > 1);
+/// Adds the weights of a cell's own to its outline.
+fn with_weights(cell: &dyn Cell, outlined: OutlinedCell) -> OutlinedCell {
+    let mut shapes = Vec::new();
+    cell.visit(&mut |_, node| match node {
+        Part::Param(param) if !param.is_buffer() => shapes.push(param.shape()),
+        _ => {}
     });
-    found
+    shapes.iter().fold(outlined, |outlined, shape| outlined.weight(shape))
 }

@@ -39,6 +39,10 @@ pub fn fault(root: &Value, schema: &Value, value: &Value) -> Option<String> {
                 let has = |key: &Value| value.get(key.as_str().unwrap()).is_some();
                 !value.is_object() || says.as_array().unwrap().iter().all(has)
             }
+            "dependentRequired" => says.as_object().unwrap().iter().all(|(key, needed)| {
+                let has = |key: &str| value.get(key).is_some();
+                !has(key) || needed.as_array().unwrap().iter().all(|key| has(key.as_str().unwrap()))
+            }),
             "properties" => {
                 for (key, inner) in value.as_object().into_iter().flatten() {
                     if let Some(fault) = says.get(key).and_then(|schema| fault(root, schema, inner)) {

@@ -6,8 +6,8 @@ use precast::{
     Child, DType, ErrorKind, Level, Op, Policy,
     layers::{Dense, Rng},
     policy::{
-        DynamicScale, Entry, Forgive, GraphList, GraphPolicy, Lists, LossScaleSpec, Origin, Pack, PolicyFile, Prefer,
-        Rule, RunAs, Scaler,
+        DynamicScale, Entry, Forgive, Format, GraphList, GraphPolicy, Lists, LossScaleSpec, Operands, Origin, Pack,
+        PolicyFile, Prefer, Rounding, Rule, RunAs, Scaler, Scaling, Select,
     },
     precision::Treatment,
 };
@@ -62,7 +62,7 @@ fn meaning(policy: &Policy) -> String {
     let cells = policy.lists.cells().iter().map(|(kind, entry)| (kind, entry.treatment));
     let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
     let rules = policy.rules.iter().map(|r| {
-        let changes = (r.until, r.raise_after_stall);
+        let changes = (r.until, r.raise_after_stall, r.operands, r.min_k, r.min_n);
         format!("{} {:?} {:?} {changes:?} {:?} {:?}", r.select, r.run, r.checkpoint, r.because, r.expect)
     });
     format!(
@@ -122,6 +122,10 @@ rules:
     expect: 1
   - path: encoder.layers.*
     checkpoint: true
+  - kind: Dense
+    operands: { forward: e4m3, backward: e5m2, scale: rows, rounding: stochastic }
+    min_k: 256
+    min_n: 128
 scaler: required
 cells: { black: { add: [\"null\", Norm], remove: [LayerNorm] } }
 ops: { black: { add: [Softmax, Gather] } }
@@ -163,13 +167,15 @@ fn rules_end_after_their_steps() {
     assert!(again(600).is_err() && again(601).is_ok());
 }
 
-/// One rule has the precision of these cells, one their recomputation, and one what happens if they stall a run.
+/// One rule has the precision of these cells, one their recomputation, one the operands of their products, and one what happens if
+/// they stall a run.
 #[test]
 fn rules_about_different_things_may_have_one_path() {
-    let rules = "{ path: '**', run: float32 }, { path: '**', checkpoint: true }, { path: '**', after_stall: raise }";
+    let rules = "{ path: '**', run: float32 }, { path: '**', checkpoint: true }, { path: '**', after_stall: raise }, \
+                 { path: '**', operands: mxfp8 }";
     let text = |more: &str| format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{rules}{more}]\n");
-    assert_eq!(Policy::parse(&text(""), "p.yaml").unwrap().rules.len(), 3);
-    for again in ["run: low", "checkpoint: true", "after_stall: raise"] {
+    assert_eq!(Policy::parse(&text(""), "p.yaml").unwrap().rules.len(), 4);
+    for again in ["run: low", "checkpoint: true", "operands: int8", "after_stall: raise"] {
         let error = Policy::parse(&text(&format!(", {{ path: '**', {again} }}")), "p.yaml").unwrap_err();
         assert!(error.to_string().contains("the path ** has a rule already"), "{error}");
     }
@@ -180,11 +186,15 @@ fn a_full_policy_means_what_it_says() {
     let policy = Policy::parse(FULL, "full.yaml").unwrap();
     assert_eq!(policy.name.as_deref(), Some("fine: tune #1"));
     assert_eq!((policy.level, policy.dtype, policy.prefer), (Level::O2, DType::Bf16, Prefer::Speed));
+    let operands = Operands::custom(Format::E4M3, Format::E5M2, Scaling::Rows, Rounding::Stochastic).unwrap();
+    let mut quantized = Rule::operands("Dense", operands).unwrap().min_k(256).min_n(128);
+    quantized.select = Select::Kind("Dense".into());
     let expected = [
         Rule::path("encoder.layers.*.norm", RunAs::Full).unwrap().because("variance: underflows, 100% of the time"),
         Rule::path("**.head", RunAs::Inherit).unwrap(),
         Rule::kind("Embedding", RunAs::Low).expect(1),
         Rule::recompute("encoder.layers.*").unwrap(),
+        quantized,
     ];
     assert_eq!(policy.rules.len(), expected.len());
     for (rule, expected) in policy.rules.iter().zip(expected) {
@@ -201,11 +211,11 @@ fn a_full_policy_means_what_it_says() {
     };
     let mut black = pack.lists(Level::O2).unwrap();
     assert!(black.remove_cell("LayerNorm").is_some());
-    black.put_cell("null".into(), Entry::new(Treatment::Full, at(19, 25)));
-    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(19, 33)));
-    put(&mut black, Op::Softmax, Treatment::Full, at(20, 23));
+    black.put_cell("null".into(), Entry::new(Treatment::Full, at(23, 25)));
+    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(23, 33)));
+    put(&mut black, Op::Softmax, Treatment::Full, at(24, 23));
     // In the vocabulary of MindSpore's pack, `Gather` is our `Embedding`.
-    put(&mut black, Op::Embedding, Treatment::Full, at(20, 32));
+    put(&mut black, Op::Embedding, Treatment::Full, at(24, 32));
     assert_eq!(policy.lists, black);
 
     let text = FULL.replace("level: O2", "level: O1");
@@ -214,8 +224,8 @@ fn a_full_policy_means_what_it_says() {
     let text = text.replace("black: { add: [Softmax, Gather] }", "white: { add: [Einsum], remove: [PReLU] }");
     let mut white = pack.lists(Level::O1).unwrap();
     assert!(white.remove_cell("Dense").is_some() && white.remove_op(Op::Prelu).is_some());
-    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(19, 25)));
-    put(&mut white, Op::Einsum, Treatment::Low, at(20, 23));
+    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(23, 25)));
+    put(&mut white, Op::Einsum, Treatment::Low, at(24, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let (hysteresis, forgive) = (3, Forgive::Growth);
     let dynamic = DynamicScale::default()

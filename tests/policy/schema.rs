@@ -50,6 +50,24 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/rule/properties/run/oneOf/0/enum", "rules: [{ kind: A, run: zz }]"),
         ("/$defs/until/properties", "rules: [{ kind: A, run: low, until: { zz: 1 } }]"),
         ("/$defs/rule/properties/after_stall/enum", "rules: [{ kind: A, after_stall: zz }]"),
+        ("/$defs/rule/properties/operands/oneOf/0/enum", "rules: [{ kind: A, operands: zz }]"),
+        ("/$defs/operands_by_direction/properties", "rules: [{ kind: A, operands: { zz: 1 } }]"),
+        (
+            "/$defs/operands_by_direction/properties/forward/enum",
+            "rules: [{ kind: A, operands: { forward: zz, backward: e5m2, scale: rows } }]",
+        ),
+        (
+            "/$defs/operands_by_direction/properties/backward/enum",
+            "rules: [{ kind: A, operands: { forward: e4m3, backward: zz, scale: rows } }]",
+        ),
+        (
+            "/$defs/operands_by_direction/properties/scale/enum",
+            "rules: [{ kind: A, operands: { forward: e4m3, backward: e5m2, scale: zz } }]",
+        ),
+        (
+            "/$defs/operands_by_direction/properties/rounding/enum",
+            "rules: [{ kind: A, operands: { forward: e4m3, backward: e5m2, scale: mx, rounding: zz } }]",
+        ),
         ("/$defs/loss_scale/properties", "loss_scale: { zz: 1 }"),
         ("/$defs/loss_scale/properties/kind/enum", "loss_scale: { kind: zz }"),
         ("/properties/pack/enum", "pack: zz"),

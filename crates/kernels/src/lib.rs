@@ -20,6 +20,7 @@ pub mod arrays;
 pub mod attention;
 pub mod bench;
 pub mod cast;
+pub mod codes;
 pub mod conv;
 pub mod counted;
 pub mod elementwise;

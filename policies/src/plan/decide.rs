@@ -13,7 +13,7 @@ use crate::{
     adapter::{Adapter, Cast},
     catalogue::System,
     kinds::{self, Named},
-    policy::{Entry, Level, Pack, RunAs},
+    policy::{Entry, Level, Pack, Rule, RunAs},
     precision::{OpRules, Treatment},
 };
 
@@ -33,6 +33,8 @@ pub(super) struct Surroundings {
     pub decided_by: Option<Arc<str>>,
     pub choice: Choice,
     pub wide_weight_grads: bool,
+    /// Index of the rule about the operands of products.
+    pub operands: Option<usize>,
 }
 
 /// Freedom of `prefer: speed` to choose f32 where the policy lowers.
@@ -86,7 +88,13 @@ pub(super) struct Prepared<'a> {
 impl Surroundings {
     /// Returns the surroundings of the root, which are none.
     pub fn of_root() -> Self {
-        Surroundings { run: Region::AsIs, decided_by: None, choice: Choice::Forced, wide_weight_grads: false }
+        Surroundings {
+            run: Region::AsIs,
+            decided_by: None,
+            choice: Choice::Forced,
+            wide_weight_grads: false,
+            operands: None,
+        }
     }
 
     /// Returns the surroundings of the children of a cell in these surroundings.
@@ -97,7 +105,7 @@ impl Surroundings {
             _ => Some(path.into()),
         };
         let Verdict { run, choice, wide_weight_grads, .. } = *verdict;
-        Surroundings { run, decided_by, choice, wide_weight_grads }
+        Surroundings { run, decided_by, choice, wide_weight_grads, operands: self.operands }
     }
 }
 
@@ -162,14 +170,29 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Returns the rule that recomputes a cell, given the indices of the rules that match it: the one with its exact
-    /// path, or else the first.
-    pub fn recompute(&self, matching: &[usize]) -> Option<Recompute> {
-        let says = |exact: bool| {
-            let mut rules = matching.iter().map(|&i| &self.policy.rules[i]);
-            rules.find(|rule| rule.select.is_exact_path() == exact && rule.checkpoint.is_some())
+    /// Returns the index of the rule that decides one aspect of a cell, given the indices of the rules that match it: the one
+    /// with its exact path, or else the first.
+    fn deciding(&self, matching: &[usize], says: impl Fn(&Rule) -> bool) -> Option<usize> {
+        let of = |exact: bool| {
+            matching.iter().copied().find(|&i| {
+                let rule = &self.policy.rules[i];
+                rule.select.is_exact_path() == exact && says(rule)
+            })
         };
-        says(true).or_else(|| says(false)).filter(|rule| rule.checkpoint == Some(true)).map(Recompute::from)
+        of(true).or_else(|| of(false))
+    }
+
+    /// Returns the rule that recomputes a cell, given the indices of the rules that match it.
+    pub fn recompute(&self, matching: &[usize]) -> Option<Recompute> {
+        let rule = &self.policy.rules[self.deciding(matching, |rule| rule.checkpoint.is_some())?];
+        (rule.checkpoint == Some(true)).then(|| Recompute::from(rule))
+    }
+
+    /// Returns the index of the rule about the operands of a cell's products: one that matches it, or else that of the cell
+    /// around it. O0 quantizes nothing.
+    pub fn operands(&self, matching: &[usize], around: &Surroundings) -> Option<usize> {
+        let own = self.deciding(matching, |rule| rule.operands.is_some()).or(around.operands);
+        own.filter(|_| self.policy.level != Level::O0)
     }
 
     /// Returns all claims on a cell matched by the rules with these indices, strongest first: the numbered list at

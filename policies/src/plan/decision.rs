@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use precast_base::DType;
+use precast_base::{DType, Error, Result, path::named};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     adapter::{Adapter, Planned},
-    policy::{Entry, GraphList, Level, Origin, Rule, RunAs},
+    policy::{Entry, GraphList, Level, Operands, Origin, Rule, RunAs},
 };
 
 /// The decision for one cell.
@@ -28,6 +28,9 @@ pub struct Decision {
     /// The rule that recomputes its activations in the backward pass, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
+    /// The operands of its products, if it has products and a rule is about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operands: Option<Quantization>,
     /// `true` when a rule raises the cell to f32 if it [stalls a run](crate::policy::Rule::raise_after_stall).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raise_after_stall: bool,
@@ -59,6 +62,14 @@ impl Decision {
     pub fn planned(&self) -> Planned {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
         Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads }
+    }
+}
+
+impl Decision {
+    /// Returns the operands of its products; `None` where they are not quantized.
+    pub fn quantized(&self) -> Option<Operands> {
+        let Quantization { operands, too_small, .. } = self.operands.as_ref()?;
+        Some(*operands).filter(|operands| operands.recipe().is_some() && too_small.is_none())
     }
 }
 
@@ -150,6 +161,49 @@ pub struct Recompute {
     pub because: Option<String>,
     /// The place where it was written.
     pub origin: Origin,
+}
+
+/// The operands of a cell's products, as a rule has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Quantization {
+    /// The operands.
+    pub operands: Operands,
+    /// The size that is below the least one of the rule, so that they are not quantized: `n 10 is below min_n 16`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_small: Option<String>,
+    /// The selection of cells, as written.
+    pub select: String,
+    /// The author's reason.
+    pub because: Option<String>,
+    /// The place where it was written.
+    pub origin: Origin,
+}
+
+impl Quantization {
+    /// Returns the operands of a rule for a cell whose products have these sizes, n and k.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the rule has a least size, and none is known.
+    pub(super) fn of(rule: &Rule, path: &str, sizes: Option<[usize; 2]>) -> Result<Option<Self>> {
+        let Some(operands) = rule.operands else { return Ok(None) };
+        let least = [("n", "min_n", rule.min_n), ("k", "min_k", rule.min_k)];
+        let too_small = match sizes {
+            Some(sizes) => least.into_iter().zip(sizes).find(|((.., least), size)| size < least),
+            None if rule.min_n.max(rule.min_k) == 0 => None,
+            None => {
+                let words = format!(
+                    "the rule for {} has a least size, and the sizes of {} are not known; leave `min_k` and `min_n` out",
+                    rule.select,
+                    named(path)
+                );
+                return Err(rule.origin.error(Error::policy(words)));
+            }
+        };
+        let too_small = too_small.map(|((name, key, least), size)| format!("{name} {size} is below {key} {least}"));
+        let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
+        Ok(Some(Quantization { operands, too_small, select, because, origin }))
+    }
 }
 
 impl From<&Rule> for Recompute {

@@ -53,8 +53,9 @@ impl Decided for Decision {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        let what =
-            |d: &Decision| (d.run, d.adapter.clone(), d.recompute.is_some(), d.wide_weight_grads, d.kind.clone());
+        let what = |d: &Decision| {
+            (d.run, d.adapter.clone(), d.recompute.is_some(), d.wide_weight_grads, d.kind.clone(), d.quantized())
+        };
         let later = |d: &Decision| -> Vec<(usize, String)> {
             d.later.iter().map(|later| (later.after, later.effect.clone())).collect()
         };

@@ -11,14 +11,14 @@ use serde::Serialize;
 
 use super::{
     cost::{Cost, Forecast, Predicted},
-    decision::{Decision, Later, Reason, Recompute},
+    decision::{Decision, Later, Quantization, Reason, Recompute},
     plan::{Plan, Summary},
     region::Region,
     words::cells,
 };
 use crate::{
     adapter::Adapter,
-    policy::{Entry, GraphLevel, GraphList, GraphPolicy, PolicyFile, Prefer, Scaler},
+    policy::{Entry, GraphLevel, GraphList, GraphPolicy, Operands, PolicyFile, Prefer, Scaler},
 };
 
 impl fmt::Display for Summary {
@@ -72,11 +72,38 @@ impl Reason {
     /// Formats the reason of a cell for a list of cells. The author's reason, if long, is only in the first of those that
     /// have it; `said` has all that were formatted before.
     pub fn said_once(&self, said: &mut HashSet<String>) -> String {
-        let whole = self.to_string();
-        let words = self.words().map(printable).filter(|words| words.chars().count() > LONG);
-        match words {
-            Some(words) if !said.insert(whole.clone()) => whole.replace(&format!(": {words}"), ", as above"),
-            _ => whole,
+        said_once(self.to_string(), self.words(), said)
+    }
+}
+
+fn said_once(whole: String, words: Option<&str>, said: &mut HashSet<String>) -> String {
+    let words = words.map(printable).filter(|words| words.chars().count() > LONG);
+    match words {
+        Some(words) if !said.insert(whole.clone()) => whole.replace(&format!(": {words}"), ", as above"),
+        _ => whole,
+    }
+}
+
+impl fmt::Display for Quantization {
+    /// Formats the reason for the operands: the size that is too small, the rule, its place, and the author's reason.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Quantization { operands, too_small, select, because, origin } = self;
+        if let Some(too_small) = too_small {
+            write!(f, "not quantized, {too_small}: ")?;
+        }
+        write!(f, "rule {select} (operands: {operands}), {origin}")?;
+        because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
+    }
+}
+
+impl Decision {
+    /// Formats the reasons of a cell for a list of cells: that of its precision, and that of its operands. The author's
+    /// words are as in [`Reason::said_once`].
+    fn reasons(&self, said: &mut HashSet<String>) -> String {
+        let because = self.because.said_once(said);
+        match &self.operands {
+            Some(of) => format!("{because}; {}", said_once(of.to_string(), of.because.as_deref(), said)),
+            None => because,
         }
     }
 }
@@ -149,12 +176,13 @@ impl Decision {
         };
         let grads = if self.wide_weight_grads && self.run.lowers() { ", weight gradients f32" } else { "" };
         let again = if self.recompute.is_some() { ", recomputed" } else { "" };
+        let operands = self.quantized().map_or(String::new(), |of| format!(", operands {}", of.words()));
         let keeps = match &self.keeps[..] {
             [] => String::new(),
             some @ ([_] | [_, _]) => format!(", keeps {}", printable(&some.join(" and "))),
             more => format!(", keeps {} tensors", more.len()),
         };
-        format!("{precision}{grads}{again}{keeps}")
+        format!("{precision}{operands}{grads}{again}{keeps}")
     }
 }
 
@@ -189,7 +217,7 @@ impl Plan {
         for (name, decision) in &rows {
             let mark = if decision.adapter.is_some() { '*' } else { ' ' };
             let (kind, effect) = (printable(&decision.kind), decision.effect());
-            let because = decision.because.said_once(&mut said);
+            let because = decision.reasons(&mut said);
             let cell = format!("{name:names$}  {kind:kinds$} {mark} {effect}");
             if cell.chars().count() > width {
                 // Not even the effect fits beside the cell.
@@ -332,7 +360,8 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { path, kind, adapter, recompute, because, overridden, predicted, later, .. } = &self.decision;
+        let Decision { path, kind, adapter, recompute, operands, because, overridden, predicted, later, .. } =
+            &self.decision;
         writeln!(f, "{} ({})", shown(path), printable(kind))?;
         writeln!(f, "  under    {}", self.policy)?;
         writeln!(f, "  effect   {}", self.decision.effect())?;
@@ -359,6 +388,22 @@ impl fmt::Display for Explanation {
             write!(f, "  again    its ops run again in the backward pass: rule {select}, {origin}")?;
             because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))?;
             writeln!(f)?;
+        }
+        if let Some(of) = operands {
+            writeln!(f, "  operands {of}")?;
+        }
+        if let Some(recipe) = self.decision.quantized().and_then(Operands::recipe) {
+            let rows = [
+                ("output", "x", "w", Some(recipe.output)),
+                ("gradient of x", "g", "w", Some(recipe.grad_input)),
+                ("gradient of w", "g", "x", recipe.grad_weight),
+            ];
+            for (name, left, right, product) in rows {
+                match product {
+                    Some(of) => writeln!(f, "           {name}: {left} {}; {right} {}", of.left, of.right)?,
+                    None => writeln!(f, "           {name}: not quantized")?,
+                }
+            }
         }
         if let Some(Predicted { nanos, kept }) = predicted {
             writeln!(f, "  takes    {}, {} kept, forward and backward, as predicted", time(*nanos), bytes(*kept))?;

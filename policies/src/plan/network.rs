@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use precast_base::{Error, Result};
+use precast_base::{Error, Result, path::named};
 
 use super::{decide::Prepared, plan::Plan, predict::Tree};
 use crate::{
@@ -58,8 +58,7 @@ impl Policy {
     /// # Errors
     /// As [`Policy::plan`]; the network is then unchanged.
     pub fn apply<N: ?Sized + Wrap>(&self, net: &mut N) -> Result<N::Applied> {
-        let plan = self.plan(net)?;
-        net.wrap(plan)
+        self.plan(net)?.apply(net)
     }
 }
 
@@ -70,9 +69,16 @@ impl Plan {
     ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the cells of the network differ from those that were planned,
-    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a `to_float` was requested or withdrawn since; nothing is
-    /// changed then.
+    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a `to_float` was requested or withdrawn since,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for quantized operands that the network
+    /// [cannot run](Wrap::QUANTIZES); nothing is changed then.
     pub fn apply<N: ?Sized + Wrap>(&self, net: &mut N) -> Result<N::Applied> {
+        if let Some(of) = self.decisions.iter().find(|of| of.quantized().is_some() && !N::QUANTIZES) {
+            return Err(Error::unsupported(format!(
+                "the plan quantizes operands of {}, and this network runs no such products: plan, explain and compare only",
+                named(&of.path)
+            )));
+        }
         net.wrap(self.clone())
     }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     cost::Forecast,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
-    decision::{Decision, Later, RuleRef},
+    decision::{Decision, Later, Quantization, RuleRef},
     words::cells,
 };
 use crate::{
@@ -148,7 +148,8 @@ impl Policy {
             let policy = self.after_steps(end);
             let (next, ..) = policy.decisions_at_once(&Prepared::new(&policy, outline.system)?, outline.clone())?;
             for ((decision, now), next) in first.iter_mut().zip(&now).zip(&next) {
-                if (now.run, now.planned()) != (next.run, next.planned()) {
+                let what = |d: &Decision| (d.run, d.planned(), d.quantized());
+                if what(now) != what(next) {
                     let (effect, because) = (next.first_effect(), next.because.clone());
                     decision.later.push(Later { after: end, effect, because });
                 }
@@ -168,7 +169,7 @@ impl Policy {
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
         for cell in outline.cells {
             let kinds: Vec<&str> = cell.kinds().collect();
-            let OutlinedCell { ref path, depth, to_float, has_matrices, .. } = cell;
+            let OutlinedCell { ref path, depth, to_float, has_matrices, sizes, .. } = cell;
             above.truncate(depth + 1);
             let around = &above[depth];
             let facts = Facts { kinds: &kinds, to_float, is_root: depth == 0 };
@@ -178,7 +179,11 @@ impl Policy {
             matching.iter().for_each(|&i| hits[i].push(decisions.len()));
             order.note(&matching);
             let verdict = decide(prepared, &facts, &matching, around);
-            let inside = around.inside(&verdict, path);
+            let of_operands = prepared.operands(&matching, around);
+            let inside = Surroundings { operands: of_operands, ..around.inside(&verdict, path) };
+            let has_products = has_matrices && kinds.iter().any(|kind| kinds::has_products(kind));
+            let of_operands = of_operands.filter(|_| has_products);
+            let operands = of_operands.map(|i| Quantization::of(&self.rules[i], path, sizes));
             let adapter = prepared.adapter(&facts, around, &verdict);
             let OutlinedCell { path, kind, keeps, .. } = cell;
             choices.push(verdict.choice);
@@ -189,6 +194,7 @@ impl Policy {
                 run: verdict.run,
                 adapter,
                 recompute: prepared.recompute(&matching),
+                operands: operands.transpose()?.flatten(),
                 raise_after_stall: self.level != Level::O0 && matching.iter().any(|&i| self.rules[i].raise_after_stall),
                 later: Vec::new(),
                 wide_weight_grads: verdict.wide_weight_grads && has_matrices,
@@ -210,6 +216,9 @@ impl Policy {
         }
         order.check()?;
         check_paths(&decisions)?;
+        if self.level != Level::O0 {
+            check_operands(&self.rules, &decisions)?;
+        }
         // A rule that ends may decide in place of those for gradients of weights.
         if self.ends().is_empty() {
             check_weight_grads(&self.rules, &decisions)?;
@@ -277,7 +286,8 @@ impl<'a> Order<'a> {
 
     /// Notes which rules decide for one cell, given the indices of those that match it.
     fn note(&mut self, matching: &[usize]) {
-        let says: [fn(&Rule) -> bool; 2] = [|rule| rule.run.is_some(), |rule| rule.checkpoint.is_some()];
+        let says: [fn(&Rule) -> bool; 3] =
+            [|rule| rule.run.is_some(), |rule| rule.checkpoint.is_some(), |rule| rule.operands.is_some()];
         for says in says {
             let speaking = || matching.iter().copied().filter(|&i| says(&self.rules[i]));
             let exact = speaking().find(|&i| self.rules[i].select.is_exact_path());
@@ -347,6 +357,19 @@ fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
             "{origin}: the rule for {select} asks for gradients of weights in float32, and decides for no dense layer and no \
              convolution"
         ))),
+        None => Ok(()),
+    }
+}
+
+/// Rejects rules about operands that reach no cell with products.
+fn check_operands(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
+    let is_of = |rule: &Rule, of: &Quantization| of.origin == rule.origin && of.select == rule.select.to_string();
+    let reaches = |rule: &&Rule| decisions.iter().filter_map(|d| d.operands.as_ref()).any(|of| is_of(rule, of));
+    match rules.iter().find(|rule| rule.operands.is_some() && !reaches(rule)) {
+        Some(Rule { origin, select, .. }) => Err(origin.error(Error::policy(format!(
+            "the rule for {select} is about operands of products, and decides for no cell that has any: dense layers, \
+             convolutions, recurrent layers, attention"
+        )))),
         None => Ok(()),
     }
 }

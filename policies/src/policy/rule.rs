@@ -9,7 +9,7 @@ use precast_base::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Origin, Pattern};
+use super::{Operands, Origin, Pattern};
 
 /// Rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,14 @@ pub struct Rule {
     /// `true` when the activations of these cells are recomputed in the backward pass. `None` leaves it to other rules.
     /// Default: kept. Unlike `run`, it applies to these cells alone, since all cells inside are recomputed with them.
     pub checkpoint: Option<bool>,
+    /// Quantization of the operands of the products of these cells, and of those inside them not decided otherwise. `None`
+    /// leaves it to other rules. Default: not quantized.
+    pub operands: Option<Operands>,
+    /// Least length of the sums of a cell's output for quantized operands: input features, times the kernel of a
+    /// convolution. Default: 0.
+    pub min_k: usize,
+    /// Least number of outputs of a cell for quantized operands: output features, channels or gates. Default: 0.
+    pub min_n: usize,
     /// Number of steps of a run after which the rule ends. Default: it holds in every step.
     pub until: Option<usize>,
     /// `true` when a cell of the rule that stalls a run is raised to f32, so that the run continues. Default: the run
@@ -55,6 +63,22 @@ impl Rule {
         Ok(Rule::new(Select::Path(pattern.parse()?), None).checkpoint(true))
     }
 
+    /// Creates a rule that quantizes the operands of the products of the cells whose path matches a pattern. It does not
+    /// affect their precision otherwise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
+    ///
+    /// ```
+    /// use precast_policy::policy::{Operands, Rule};
+    /// let rule = Rule::operands("encoder.**", "mxfp8".parse()?)?.min_k(256);
+    /// assert_eq!(rule.to_line(), r#"{ path: "encoder.**", operands: mxfp8, min_k: 256 }"#);
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn operands(pattern: &str, operands: Operands) -> Result<Self> {
+        Ok(Rule { operands: Some(operands), ..Rule::new(Select::Path(pattern.parse()?), None) })
+    }
+
     /// Creates a rule that raises the cells whose path matches a pattern to f32 if they stall a run. It does not affect
     /// their precision before.
     ///
@@ -76,8 +100,31 @@ impl Rule {
     }
 
     fn new(select: Select, run: Option<RunAs>) -> Self {
-        let (checkpoint, because, until, expect) = (None, None, None, None);
-        Rule { select, run, checkpoint, until, raise_after_stall: false, because, expect, origin: Origin::Code }
+        Rule {
+            select,
+            run,
+            checkpoint: None,
+            operands: None,
+            min_k: 0,
+            min_n: 0,
+            until: None,
+            raise_after_stall: false,
+            because: None,
+            expect: None,
+            origin: Origin::Code,
+        }
+    }
+
+    /// Sets the least length of sums for quantized operands.
+    pub fn min_k(mut self, least: usize) -> Self {
+        self.min_k = least;
+        self
+    }
+
+    /// Sets the least number of outputs for quantized operands.
+    pub fn min_n(mut self, least: usize) -> Self {
+        self.min_n = least;
+        self
     }
 
     /// Sets whether the activations of the cells are recomputed.
@@ -93,10 +140,12 @@ impl Rule {
         self
     }
 
-    /// Returns whether both rules determine the precision of their cells, their recomputation, or whether they are raised.
+    /// Returns whether both rules determine the precision of their cells, their recomputation, the operands of their
+    /// products, or whether they are raised.
     pub(crate) fn is_about_the_same_as(&self, other: &Rule) -> bool {
         self.run.is_some() && other.run.is_some()
             || self.checkpoint.is_some() && other.checkpoint.is_some()
+            || self.operands.is_some() && other.operands.is_some()
             || self.raise_after_stall && other.raise_after_stall
     }
 
@@ -243,7 +292,10 @@ impl FromStr for RunAs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Policy;
+    use crate::{
+        Policy,
+        policy::{Format, Recipe, Rounding, Scaling},
+    };
 
     /// Names that YAML could read as something else, and characters that print badly, separated by `§`.
     const NAMES: &str = "head§e\u{301}§a\u{200b}b§\u{200d}§it's§say \"hi\"§a: b§a:b§:§&x§*§**§-x§- x§!tag§yes§No§true§\
@@ -259,12 +311,16 @@ mod tests {
     #[test]
     fn a_rule_that_is_written_is_read_again() {
         let runs = [RunAs::Full, RunAs::FullOut, RunAs::FullInside, RunAs::Low, RunAs::Inherit, RunAs::LowForward];
+        let custom = Operands::custom(Format::E4M3, Format::E5M2, Scaling::Rows, Rounding::Stochastic).unwrap();
+        let recipes = Recipe::ALL.map(Operands::from).into_iter().chain([Operands::NONE, custom]);
+        let mut quantized = recipes.cycle();
         for (name, run) in NAMES.split('§').zip(runs.into_iter().cycle()) {
             let path = Rule::path(&format!("a.{name}"), run).unwrap().because(name);
             let kind = Rule::kind(name, run).expect(3).until(7);
             let recomputed = Rule::recompute(name).unwrap();
             let raised = Rule::raise_after_stall(name).unwrap().because("two\nlines");
-            let rules = [path, kind, recomputed, raised];
+            let quantized = Rule::operands(name, quantized.next().unwrap()).unwrap().min_k(32).min_n(16);
+            let rules = [path, kind, recomputed, raised, quantized];
             let lines: Vec<String> = rules.iter().map(Rule::to_line).collect();
             assert_eq!(read(&format!("[{}]", lines.join(", "))), rules);
             assert!(lines.iter().all(|line| *line == printable(line)), "{lines:?}");

@@ -9,7 +9,7 @@ use crate::shell::{self, Result};
 pub const ABOUT: &str = "writes docs/public-api, the public interface of each package [--check: compares it]";
 
 /// The packages whose interface is public, with the names of their crates.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("precast", "precast"),
     ("precast-base", "precast_base"),
     ("precast-diagnose", "precast_diagnose"),
@@ -17,6 +17,7 @@ const PACKAGES: [(&str, &str); 8] = [
     ("precast-policy", "precast_policy"),
     ("precast-train", "precast_train"),
     ("precast-cli", "precast_cli"),
+    ("precast-lowbit", "precast_lowbit"),
     ("precast-mpi", "precast_mpi"),
 ];
 

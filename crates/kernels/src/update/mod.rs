@@ -15,7 +15,7 @@ mod values;
 
 pub use gradient::{Gradient, Multiplied, each};
 pub use pass::{MOMENTS, Moment, Pass, load_all};
-pub use stochastic::Stream;
+pub use precast_lowbit::Stream;
 pub use storage::{Count, Kahan, Place, Rounded, Stochastic, Storage, Wide, WithMaster};
 pub use sums::{square_sums_of_columns, squares_by_parts};
 pub use values::Values;

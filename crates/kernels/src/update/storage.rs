@@ -2,7 +2,9 @@
 
 use half::bf16;
 
-use super::{stochastic::Stream, values::Bounded};
+use precast_lowbit::Stream;
+
+use super::{stochastic, values::Bounded};
 use crate::{
     float::{Float, Real},
     simd::{Body, vectorized},
@@ -233,7 +235,7 @@ impl Storage<f32> for Stochastic<'_> {
         for (i, wide) in wide.chunks(SOME).enumerate() {
             let (start, mut low) = (start + i * SOME, [bf16::ZERO; SOME]);
             let low = &mut low[..wide.len()];
-            self.stream.round(start, wide, low);
+            stochastic::round(self.stream, start, wide, low);
             if count {
                 // SAFETY: guaranteed by the caller.
                 let before = unsafe { self.value.before(start, wide.len()) };

@@ -119,6 +119,7 @@ impl Plan {
                 count(&|d| !d.later.is_empty()),
                 "whose decision changes during a run: this is the first one, and `Policy::in_the_end` has the last",
             ),
+            (count(&|d| d.quantized().is_some()), "whose products have quantized operands: they run unquantized"),
             (count(&|d| d.raise_after_stall), "with `after_stall: raise`: no stall raises them"),
             (
                 count(&|d| d.wide_weight_grads),
