@@ -126,8 +126,8 @@ def check(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str
     for path, decision in watcher.decisions.items():
         if decision.outward is not None and path not in watcher.called and is_called(inner.get_submodule(path)):
             report.differences.append(
-                f"`{path}` ({decision.kind}) is planned to cast and was never called: either the batch does not reach it, "
-                "or code reads its parameters without calling it"
+                f"`{path}` ({decision.kind}) is planned to cast and was never called: either the batch does "
+                "not reach it, or code reads its parameters without calling it"
             )
     ops: dict[str, list[str]] = {}
     for path, op in sorted(watcher._wide):

@@ -128,7 +128,7 @@ def _method(region: Region) -> Callable[..., Any]:
 
     def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if inward is not None:
-            args = tuple([cast(value, inward) for value in args])
+            args = (cast(args[0], inward),) if len(args) == 1 else tuple([cast(value, inward) for value in args])
             if kwargs:
                 kwargs = {name: cast(value, inward) for name, value in kwargs.items()}
         output = call(self, args, kwargs) if on is None else _run(self, args, kwargs, call, on, low)

@@ -55,7 +55,7 @@ class Policy:
 
         Args:
             text: The text.
-            name: Stands for the file in errors and reasons.
+            name: Name of the file in errors and reasons.
 
         Raises:
             Error: The text is not a policy; the words have line and column.

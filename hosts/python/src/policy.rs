@@ -38,7 +38,7 @@ impl Policy {
         engine::Policy::load(path).map(Policy).or_raise()
     }
 
-    /// Reads the text of a policy file; `name` stands for the file in errors.
+    /// Reads the text of a policy file; `name` is that of the file in errors.
     #[staticmethod]
     fn parse(text: &str, name: &str) -> PyResult<Self> {
         engine::Policy::parse(text, name).map(Policy).or_raise()

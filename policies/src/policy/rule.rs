@@ -173,7 +173,7 @@ impl Rule {
 pub enum Select {
     /// Cells whose path matches.
     Path(Pattern),
-    /// Cells of exactly this kind.
+    /// Cells of exactly this kind, or with this base.
     Kind(String),
 }
 

@@ -14,7 +14,7 @@ pub const ABOUT: &str =
 const MANIFEST: &str = "hosts/python/Cargo.toml";
 
 /// What the tests, and the checks of types and of style, need.
-const PACKAGES: [&str; 6] = ["maturin>=1.9,<2", "mypy", "numpy", "pytest", "ruff", "torch"];
+const PACKAGES: [&str; 7] = ["maturin>=1.9,<2", "mypy", "numpy", "pytest", "ruff", "torch", "transformers"];
 
 /// Returns what this machine lacks for the short form.
 pub fn missing() -> Option<String> {
