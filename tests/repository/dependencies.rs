@@ -79,6 +79,37 @@ fn one_build_of_a_package_serves_all() {
     }
 }
 
+/// A build of this workspace updates no lock of a package apart, where `--locked` then fails.
+#[test]
+fn locks_of_packages_apart_are_current() {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["metadata", "--locked", "--offline", "--no-deps", "--format-version", "1"])
+        .output()
+        .unwrap();
+    let workspace: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |package: &str| {
+        let is_it = |about: &&serde_json::Value| about["name"] == package;
+        let about = workspace["packages"].as_array().unwrap().iter().find(is_it)?;
+        let needs = about["dependencies"].as_array().unwrap().iter().filter(|needs| needs["kind"] != "dev");
+        Some(needs.map(|needs| needs["name"].as_str().unwrap()).collect::<BTreeSet<&str>>())
+    };
+    for folder in ["hosts/burn", "hosts/candle", "hosts/python", "hosts/rsmpi", "tools/benches", "tools/fuzz"] {
+        let file = format!("{}/{folder}/Cargo.lock", env!("CARGO_MANIFEST_DIR"));
+        let lock = std::fs::read_to_string(&file).unwrap();
+        let mut seen = 0;
+        for package in lock.split("[[package]]\n") {
+            // A package without a source has its name, its version and the packages that it depends on.
+            let words: Vec<&str> = package.split('"').skip(1).step_by(2).map(name).collect();
+            let [package, _, locked @ ..] = &words[..] else { continue };
+            let Some(needed) = of(package) else { continue };
+            assert_eq!(locked.iter().copied().collect::<BTreeSet<&str>>(), needed, "{package} in {file}");
+            seen += 1;
+        }
+        assert!(seen > 0, "{file} has no package of this workspace");
+    }
+}
+
 /// Only these can have `unsafe` code, each block with its reason, which clippy requires.
 #[test]
 fn other_packages_than_kernels_and_mpi_forbid_unsafe_code() {

@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
     copy::Tree,
-    shell::{Result, program, works},
+    mutate::{folder_of, package_of},
+    shell::{Result, program, root, works},
 };
 
 /// One-line description.
@@ -150,12 +151,15 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, tests: &[&str], chosen: &[St
         .map(|code| [format!("{code}/{folder}/**"), format!("{code}/{folder}.rs")]);
     let mut arguments = vec!["mutants", "--dir", &copy, "--in-place", "--output", &output];
     files.as_flattened().iter().for_each(|files| arguments.extend(["--file", files]));
+    let (targets, modules): (BTreeSet<&str>, BTreeSet<&str>) = tests.iter().filter_map(|t| t.split_once("::")).unzip();
     // The tests of the library run policies and tensors.
-    arguments.extend(["--test-package", "precast,precast-policy,precast-tensor"]);
+    let code = ["precast", "precast-policy", "precast-tensor"].map(String::from);
+    let packages: BTreeSet<String> = targets.iter().map(|target| package_of_target(target)).chain(code).collect();
+    let packages = packages.into_iter().collect::<Vec<_>>().join(",");
+    arguments.extend(["--test-package", &packages]);
     arguments.extend(["--no-shuffle", "--minimum-test-timeout", "300", "--colors", "never"]);
     arguments.extend(chosen.iter().map(String::as_str));
     arguments.extend(["--", "--lib"]);
-    let (targets, modules): (BTreeSet<&str>, BTreeSet<&str>) = tests.iter().filter_map(|t| t.split_once("::")).unzip();
     targets.iter().for_each(|target| arguments.extend(["--test", target]));
     // Skips tests that are slow without optimization and decide nothing.
     arguments.extend(["--", "--skip", "bytes_kept_beside_o0"]);
@@ -181,6 +185,16 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, tests: &[&str], chosen: &[St
     fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))
 }
 
+/// Returns the package of a test target.
+fn package_of_target(target: &str) -> String {
+    // Its tests train, and are in the folder of the library.
+    if target == "conformance" {
+        "precast-train".into()
+    } else {
+        package_of(&folder_of(&root(), target).unwrap_or_default())
+    }
+}
+
 /// Returns a regular expression that matches exactly this text.
 fn exactly(text: &str) -> String {
     let escape = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c).then_some('\\');
@@ -190,7 +204,6 @@ fn exactly(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::root;
 
     #[test]
     fn a_survivor_is_explained_as_often_as_it_is_listed() {
@@ -206,14 +219,15 @@ mod tests {
 
     #[test]
     fn chosen_modules_are_there() {
+        // It names all its targets.
+        let library = fs::read_to_string(root().join("Cargo.toml")).unwrap();
         for test in FOLDERS.iter().flat_map(|(_, near)| *near).chain(TESTS) {
             let (target, module) = test.split_once("::").unwrap_or_else(|| panic!("{test} names no module"));
-            let there =
-                ["tests", "crates/diagnose/tests", "crates/train/tests", "crates/cli/tests"].into_iter().any(|tests| {
-                    let module = root().join(tests).join(target).join(module);
-                    module.exists() || module.with_extension("rs").exists()
-                });
-            assert!(there, "{test} is not there");
+            let folder = folder_of(&root(), target).unwrap_or_else(|| panic!("there is no target {target}"));
+            let module = root().join(folder).join(module);
+            assert!(module.exists() || module.with_extension("rs").exists(), "{test} is not there");
+            let of_library = library.contains(&format!("\n[[test]]\nname = \"{target}\"\n"));
+            assert_eq!(package_of_target(target) == "precast", of_library, "the package of {target}");
         }
     }
 

@@ -43,8 +43,8 @@ pub const MUTATIONS: &[Mutation] = &[
         "a region stays after an error",
         "src/cell/call.rs",
         &[(
-            "body(&self.cell, inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))",
-            "let outputs = body(&self.cell, inputs.map(&mut cast_in));\n                \
+            "body(inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))",
+            "let outputs = body(inputs.map(&mut cast_in));\n                \
              if outputs.is_err() {\n                    std::mem::forget(_inside);\n                }\n                \
              outputs.map(|outputs| outputs.map(&mut cast_out))",
         )],

@@ -6,7 +6,7 @@ mod list;
 use std::{
     fs,
     io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -115,15 +115,11 @@ fn lacking(mutation: &Mutation) -> Option<&'static str> {
 }
 
 /// Returns the package of a file.
-fn package_of(file: &str) -> &str {
+pub fn package_of(file: &str) -> String {
     match file.split('/').collect::<Vec<_>>()[..] {
-        ["crates", "base", ..] => "precast-base",
-        ["crates", "graph", ..] => "precast-graph",
-        ["crates", "kernels", ..] => "precast-kernels",
-        ["crates", "tensor", ..] => "precast-tensor",
-        ["policies", ..] => "precast-policy",
-        ["train", ..] => "precast-train",
-        _ => "precast",
+        ["crates", folder, ..] => format!("precast-{folder}"),
+        ["policies", ..] => "precast-policy".into(),
+        _ => "precast".into(),
     }
 }
 
@@ -169,7 +165,7 @@ impl Tree {
             return Ok(Verdict::Invalid(why));
         }
         for first in mutation.first {
-            if let Some(found) = self.failure(Some((first, package_of(mutation.file))))? {
+            if let Some(found) = self.failure(Some((first, &package_of(mutation.file))))? {
                 return Ok(found);
             }
         }
@@ -218,11 +214,13 @@ impl Tree {
     }
 }
 
-/// Returns the folder of a test target: in the library, or in one of the packages on top of it.
-fn folder_of(root: &Path, target: &str) -> Option<PathBuf> {
-    let folders = ["tests", "crates/diagnose/tests", "crates/train/tests", "crates/cli/tests"]
-        .map(|tests| root.join(tests).join(target));
-    folders.into_iter().find(|folder| folder.join("main.rs").exists())
+/// Folders with targets of tests: of the library, and of the packages on top of it.
+const TESTS: [&str; 5] =
+    ["tests", "crates/diagnose/tests", "crates/graph/tests", "crates/train/tests", "crates/cli/tests"];
+
+/// Returns the folder of a test target, relative to the root.
+pub fn folder_of(root: &Path, target: &str) -> Option<String> {
+    TESTS.iter().map(|tests| format!("{tests}/{target}")).find(|folder| root.join(folder).join("main.rs").exists())
 }
 
 /// Returns a file with a mistake in it.
@@ -291,10 +289,13 @@ mod tests {
             let right = fs::read_to_string(root().join(mutation.file)).unwrap();
             let wrong = changed(&right, mutation).unwrap_or_else(|why| panic!("{}: {why}", mutation.name));
             assert_ne!(right, wrong, "{}", mutation.name);
+            let manifest = Path::new(mutation.file).ancestors().map(|folder| root().join(folder).join("Cargo.toml"));
+            let manifest = fs::read_to_string(manifest.into_iter().find(|file| file.exists()).unwrap()).unwrap();
+            assert!(manifest.contains(&format!("\nname = \"{}\"\n", package_of(mutation.file))), "{}", mutation.file);
             for first in mutation.first.iter().filter(|first| **first != "lib") {
                 let (target, module) = first.split_once("::").unwrap_or_else(|| panic!("{first} names no module"));
                 let folder = folder_of(&root(), target).unwrap_or_else(|| panic!("there is no target {target}"));
-                let module = folder.join(module);
+                let module = root().join(folder).join(module);
                 assert!(module.exists() || module.with_extension("rs").exists(), "{first} is not there");
             }
         }
