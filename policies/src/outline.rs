@@ -63,16 +63,13 @@ impl OutlinedCell {
     /// Creates a cell of a kind at a path, without weights. [`Outline::new`] determines its depth.
     pub fn new(path: impl Into<String>, kind: impl Into<Cow<'static, str>>) -> Self {
         let (path, kind) = (path.into(), kind.into());
-<<<<<<< HEAD
-        OutlinedCell { path, depth: 0, kind, bases: Vec::new(), to_float: None, has_matrices: false, keeps: Vec::new() }
+        let (to_float, has_matrices, sizes) = (None, false, None);
+        OutlinedCell { path, depth: 0, kind, bases: Vec::new(), to_float, has_matrices, sizes, keeps: Vec::new() }
     }
 
     /// Iterates over its kind and the further ones.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &str> + Clone {
         std::iter::once(&self.kind).chain(&self.bases).map(AsRef::as_ref)
-=======
-        OutlinedCell { path, depth: 0, kind, to_float: None, has_matrices: false, sizes: None, keeps: Vec::new() }
->>>>>>> lowbit
     }
 
     /// Marks the cell as having weights of its own: trained parameters of two axes or more.
@@ -81,7 +78,6 @@ impl OutlinedCell {
         self
     }
 
-<<<<<<< HEAD
     /// Sets the further kinds that the cell is, nearest first: the bases of its class, where a library has classes.
     ///
     /// ```
@@ -93,7 +89,9 @@ impl OutlinedCell {
     /// ```
     pub fn bases<S: Into<Cow<'static, str>>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.bases.extend(kinds.into_iter().map(Into::into));
-=======
+        self
+    }
+
     /// Adds a trained parameter of its own of this shape: the outputs of a weight, its inputs, and the axes of a kernel; inputs
     /// first in a transposed convolution. One with a single axis is no weight.
     pub fn weight(mut self, shape: &[usize]) -> Self {
@@ -105,7 +103,6 @@ impl OutlinedCell {
             self.sizes = Some([least_n.min(n), least_k.min(k)]);
             self.has_matrices = true;
         }
->>>>>>> lowbit
         self
     }
 
