@@ -382,7 +382,7 @@ fn speeds_are_files() {
     assert_eq!(Speeds::load(&file).unwrap(), speeds(2.5));
     let text = std::fs::read_to_string(&file).unwrap();
     for (broken, words) in [
-        (text.replace("2.5", "-2.5"), "no speed"),
+        (text.replace("2.5", "-2.5"), "invalid speed for"),
         (text.replace("\"call\"", "\"cull\""), "cull"),
         ("{".into(), "EOF"),
         ("[".repeat(100_000), "longer than"),

@@ -41,9 +41,10 @@ fn without_code(line: &str) -> String {
 fn phrases(text: &str) -> impl Iterator<Item = &'static str> {
     let words: Vec<String> =
         text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
-    let is_no = words.windows(4).any(|words| {
-        let [before, verb, no, after] = words else { return false };
-        matches!(&**verb, "is" | "are") && no == "no" && before != "there" && !AFTER_NO.contains(&&**after)
+    let lower = text.to_lowercase();
+    let is_no = ["is no ", "are no "].into_iter().flat_map(|verb| lower.match_indices(verb)).any(|(at, verb)| {
+        let after: String = lower[at + verb.len()..].chars().take_while(|c| c.is_alphabetic()).collect();
+        !lower[..at].ends_with("there ") && lower[..at].ends_with(' ') && !AFTER_NO.contains(&&*after)
     });
     let text = format!(" {} ", words.join(" "));
     let met = PHRASES.into_iter().filter(move |phrase| text.contains(&format!(" {phrase} ")));

@@ -113,7 +113,7 @@ pub fn carried<T>(formula: impl FnOnce() -> Result<T>) -> Result<T> {
     formula()
 }
 
-/// What a call in the middle of a formula returned: anything, of which a `Result` is opened.
+/// The result of a call in the middle of a formula: anything, of which a `Result` is opened.
 #[derive(Debug)]
 pub struct Opened<T>(pub T);
 

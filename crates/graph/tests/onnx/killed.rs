@@ -62,7 +62,7 @@ fn a_converted_model_is_replaced_as_a_whole() {
         check: &|folder| {
             // It is there before and after, so it is never missing.
             assert_eq!(product(&file(folder)).unwrap(), 15.0);
-            // Leftovers are no obstacle, and are gone.
+            // Leftovers do no harm, and are gone.
             convert(&folder.join("model.onnx"), &file(folder), "float16", &mut || ());
             convert(&folder.join("model.onnx"), &file(folder), "bfloat16", &mut || ());
             assert_eq!(product(&file(folder)).unwrap(), 15.0);
