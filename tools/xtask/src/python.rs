@@ -57,7 +57,7 @@ fn short() -> Result {
     let path = folder.display().to_string();
     shell::run(
         &python(),
-        &["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "hosts/python/tests"],
+        &["-m", "pytest", "-q", "-rs", "hosts/python/tests"],
         &[("PYTHONPATH", &path), ("PYTHONDONTWRITEBYTECODE", "1")],
     )
 }
@@ -103,5 +103,5 @@ fn fresh() -> Result {
     }
     let config = PathBuf::from("hosts/python/pyproject.toml").display().to_string();
     shell::run(&there("mypy"), &["--strict", "--config-file", &config, "hosts/python/precast"], &[])?;
-    shell::run(&there("python"), &["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "hosts/python/tests"], &[])
+    shell::run(&there("python"), &["-m", "pytest", "-q", "-rs", "hosts/python/tests"], &[])
 }
