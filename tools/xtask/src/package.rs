@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::shell::{self, Result, program};
+use crate::shell::{self, Result, in_file, program};
 
 /// One-line description.
 pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
@@ -50,7 +50,7 @@ pub fn run(words: &[String]) -> Result {
     let target = shell::target();
     let made = target.join("package");
     let folder = made.join("unpacked");
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let failed = |error: std::io::Error| in_file(&folder, error);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed)?;
     }
@@ -60,6 +60,7 @@ pub fn run(words: &[String]) -> Result {
     let mut patches: Vec<String> = Vec::new();
     for package in PACKAGES {
         let here = unpacked(&made, package, &folder)?;
+        check_included(&here)?;
         if TESTED.contains(&package) {
             let what: &[&str] = if only_check { &["check", "--quiet", "--lib", "--bins"] } else { &["test"] };
             let patches = patches.iter().flat_map(|patch| ["--config", patch]);
@@ -77,6 +78,29 @@ fn unpacked(made: &Path, package: &str, folder: &Path) -> Result<PathBuf> {
     let file = made.join(format!("{name}.crate")).display().to_string();
     shell::run("tar", &["xzmf", &file, "-C", &folder.display().to_string()], &[])?;
     Ok(folder.join(name))
+}
+
+/// Checks that a package has the files that its sources include, those of tests among them, which `--check` does not compile.
+fn check_included(folder: &Path) -> Result {
+    for entry in fs::read_dir(folder).map_err(|error| in_file(folder, error))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            check_included(&path)?;
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let source = fs::read_to_string(&path).map_err(|error| in_file(&path, error))?;
+            if let Some(lost) = included(&source).find(|file| !folder.join(file).exists()) {
+                return Err(in_file(&path, format!("the package has no `{lost}`")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Iterates over the paths of files that a source includes, relative to its folder.
+fn included(source: &str) -> impl Iterator<Item = &str> {
+    let words = ["include!(", "include_str!(", "include_bytes!(", "#[path ="];
+    let after = words.into_iter().flat_map(|word| source.split(word).skip(1));
+    after.filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0))
 }
 
 /// Returns the name of the newest crate file, such as `precast-0.1.0`.
@@ -98,4 +122,28 @@ fn cargo(folder: &Path, target: &Path, arguments: &[&str]) -> Result {
     let mut command = program("cargo", arguments, &[]);
     let command = command.current_dir(folder).env("CARGO_TARGET_DIR", target).env_remove("PRECAST_GOLDENS");
     shell::succeed("cargo", command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn included_files_are_found() {
+        let source = "#[path = \"../a.rs\"]\nmod a;\nconst B: &str = include_str!(\n    \"b/c.txt\"\n);\ninclude!(concat!(\"d\"));\n";
+        assert_eq!(included(source).collect::<Vec<_>>(), ["b/c.txt", "../a.rs"]);
+    }
+
+    #[test]
+    fn a_package_has_what_its_sources_include() {
+        let folder = std::env::temp_dir().join(format!("precast-xtask-package-{}", std::process::id()));
+        fs::create_dir_all(folder.join("tests")).unwrap();
+        fs::write(folder.join("tests/a.rs"), "#[path = \"../b.rs\"]\nmod b;\n").unwrap();
+        let without = check_included(&folder);
+        fs::write(folder.join("b.rs"), "").unwrap();
+        let with = check_included(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        let path = folder.join("tests/a.rs");
+        assert_eq!((without, with), (Err(format!("{}: the package has no `../b.rs`", path.display())), Ok(())));
+    }
 }
