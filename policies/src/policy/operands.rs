@@ -29,7 +29,7 @@ pub struct Operands(Chosen);
 enum Chosen {
     /// Not quantized: an exception to another rule.
     Nothing,
-    Named(Recipe),
+    Named(&'static Recipe),
     Custom {
         forward: Format,
         backward: Format,
@@ -37,6 +37,9 @@ enum Chosen {
         rounding: Rounding,
     },
 }
+
+/// The recipes with a name, to which operands refer.
+static RECIPES: [Recipe; Recipe::ALL.len()] = Recipe::ALL;
 
 /// The word for operands that are not quantized.
 const NONE: &str = "none";
@@ -58,7 +61,7 @@ impl Operands {
     pub fn recipe(self) -> Option<Recipe> {
         match self.0 {
             Chosen::Nothing => None,
-            Chosen::Named(recipe) => Some(recipe),
+            Chosen::Named(recipe) => Some(*recipe),
             // Its formats were checked.
             Chosen::Custom { forward, backward, scale, rounding } => {
                 Recipe::custom(forward, backward, scale, rounding).ok()
@@ -82,23 +85,16 @@ impl Operands {
     }
 }
 
-impl From<Recipe> for Operands {
-    fn from(recipe: Recipe) -> Self {
-        Operands(Chosen::Named(recipe))
-    }
-}
-
 impl FromStr for Operands {
     type Err = Error;
 
     /// Reads the name of a recipe, or `none`.
     fn from_str(text: &str) -> Result<Self> {
-        let mut names = [NONE; Recipe::ALL.len() + 1];
-        names.iter_mut().zip(Recipe::ALL).for_each(|(name, recipe)| *name = recipe.name);
-        match by_name(text, names, |name| name, "unknown recipe of `operands`").map_err(Error::policy)? {
-            NONE => Ok(Operands::NONE),
-            name => Ok(name.parse::<Recipe>()?.into()),
-        }
+        let mut names = [NONE; RECIPES.len() + 1];
+        names.iter_mut().zip(&RECIPES).for_each(|(name, recipe)| *name = recipe.name);
+        let name = by_name(text, names, |name| name, "unknown recipe of `operands`").map_err(Error::policy)?;
+        let recipe = RECIPES.iter().find(|recipe| recipe.name == name);
+        Ok(recipe.map_or(Operands::NONE, |recipe| Operands(Chosen::Named(recipe))))
     }
 }
 

@@ -312,7 +312,10 @@ mod tests {
     fn a_rule_that_is_written_is_read_again() {
         let runs = [RunAs::Full, RunAs::FullOut, RunAs::FullInside, RunAs::Low, RunAs::Inherit, RunAs::LowForward];
         let custom = Operands::custom(Format::E4M3, Format::E5M2, Scaling::Rows, Rounding::Stochastic).unwrap();
-        let recipes = Recipe::ALL.map(Operands::from).into_iter().chain([Operands::NONE, custom]);
+        let recipes = Recipe::ALL
+            .map(|recipe| recipe.name.parse::<Operands>().unwrap())
+            .into_iter()
+            .chain([Operands::NONE, custom]);
         let mut quantized = recipes.cycle();
         for (name, run) in NAMES.split('§').zip(runs.into_iter().cycle()) {
             let path = Rule::path(&format!("a.{name}"), run).unwrap().because(name);
