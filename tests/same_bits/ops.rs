@@ -129,6 +129,10 @@ const LOSSES: &[(&str, Work)] = &[
     }),
     ("cross_entropy of probabilities", |d| Ok(vec![d.noise(&BOTH).cross_entropy(&d.unit(&BOTH))?])),
     ("nll_loss", |d| Ok(vec![d.noise(&BOTH).nll_loss(&d.index(COLUMNS, &[ROWS]), Reduction::Mean)?])),
+    ("ctc_loss", |d| {
+        let (labels, lengths) = (d.index(11, &[16, 12]), [40i64, 12].map(|length| Tensor::from([length; 16])));
+        Ok(vec![d.noise(&[40, 16, 12]).ctc_loss(&labels, &lengths[0], &lengths[1], 11, true, Reduction::Mean)?])
+    }),
     ("mse_loss", |d| Ok(vec![d.noise(&BOTH).mse_loss(&d.noise(&BOTH), Reduction::Mean)?])),
     ("mse_loss of each", |d| Ok(vec![d.noise(&BOTH).mse_loss(&d.noise(&BOTH), Reduction::None)?])),
     ("l1_loss", |d| Ok(vec![d.noise(&BOTH).l1_loss(&d.noise(&BOTH), Reduction::Sum)?])),
