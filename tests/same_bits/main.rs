@@ -86,6 +86,7 @@ const ALONE: &[&str] = &[
     "cross_entropy",
     "cross_entropy of probabilities",
     "cross_entropy with options",
+    "ctc_loss",
     "dropout",
     "flip, roll",
     "gather",
