@@ -93,7 +93,7 @@ impl OutlinedCell {
     }
 
     /// Adds a trained parameter of its own of this shape: the outputs of a weight, its inputs, and the axes of a kernel; inputs
-    /// first in a transposed convolution. One with a single axis is no weight.
+    /// first in a transposed convolution. One with a single axis is not a weight.
     pub fn weight(mut self, shape: &[usize]) -> Self {
         if let [outputs, inputs, kernel @ ..] = shape {
             let transposed = self.kind.contains("Transpose");
