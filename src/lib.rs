@@ -140,7 +140,7 @@ pub use precast_base::{Error, ErrorKind, Result, error};
 /// let gelu = formula!(0.5 * x * (1.0 + (0.7978845608 * (x + 0.044715 * x * x * x)).tanh()))?;
 /// assert!((gelu.to_f64()[3] - 1.9546).abs() < 1e-4);
 ///
-/// let (rate, mean) = (3, x.mean_all()?);
+/// let (rate, mean) = (3usize, x.mean_all()?);
 /// let error = formula!((x - mean).square().mean_all() / (rate + 1))?;
 /// assert_eq!(error.item()?, 0.3125);
 ///

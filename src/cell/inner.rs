@@ -27,7 +27,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// let x = Tensor::ones(&[3, 4], DType::F32);
     /// assert_eq!(net.part("0")?.call(&x)?.shape(), [3, 8]);
     /// assert!(net.cell()[0].call(&x).is_err());
-    /// assert!(net.part("2").unwrap_err().to_string().contains("did you mean"));
+    /// assert!(net.part("2").is_err());
     /// # Ok::<(), Error>(())
     /// ```
     ///
