@@ -146,7 +146,7 @@ pub use precast_base::{Error, ErrorKind, Result, error};
 ///
 /// let wrong = Tensor::from([1f32, 2., 3.]);
 /// let message = formula!(2.0 * (x + wrong).exp()).unwrap_err().to_string();
-/// assert!(message.contains("`x + wrong`: shapes [4] and [3]"), "{message}");
+/// assert!(message.contains("`x + wrong`: the shapes [4] and [3]"), "{message}");
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub use precast_derive::formula;
