@@ -79,22 +79,16 @@ fn drawn(logits: &[f64], temperature: f64, rng: &mut Rng) -> Result<i64> {
         return Err(Error::value("the outputs of the network are not finite"));
     }
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weights = logits.iter().map(|logit| match temperature == 0.0 || largest.is_infinite() {
+    if temperature == 0.0 {
+        // The first of equal ones.
+        return Ok(logits.iter().position(|logit| *logit == largest).unwrap_or_default() as i64);
+    }
+    let weights = logits.iter().map(|logit| match largest.is_infinite() {
         true => f64::from(u8::from(*logit == largest)),
         false => ((logit - largest) / temperature).exp(),
     });
-    let weights: Vec<f64> = weights.collect();
-    if temperature == 0.0 {
-        // The first of equal ones.
-        return Ok(weights.iter().position(|weight| *weight == 1.0).unwrap_or_default() as i64);
-    }
-    let mut left = rng.uniform(0.0, weights.iter().sum());
-    let found = weights.iter().position(|weight| {
-        left -= weight;
-        left < 0.0
-    });
-    // Rounding may leave nothing for the last.
-    Ok(found.unwrap_or(weights.len() - 1) as i64)
+    let weights = Tensor::from_vec(weights.collect::<Vec<f64>>(), &[logits.len()])?;
+    Ok(weights.multinomial(1, true, rng)?.to_vec::<i64>()?[0])
 }
 
 #[cfg(test)]
