@@ -1,11 +1,11 @@
 //! Targets of examples.
 
-use precast::error::Result;
+use precast::{CrossEntropy, error::Result};
 
 use super::elements::{all_finite, elements_in_memory, rows};
 
 /// Class of an example or a position that counts neither for the loss nor for the accuracy, as in torch.
-pub const IGNORED: i64 = -100;
+pub const IGNORED: i64 = CrossEntropy::IGNORED;
 
 /// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]

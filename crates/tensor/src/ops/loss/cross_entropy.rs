@@ -41,13 +41,13 @@ precast_base::setters! {
     optional ignore_index ignore_index: i64, weight weight: Tensor
 }
 
-/// Class index that is ignored where none is named, as in torch.
-const IGNORED: i64 = -100;
-
 impl CrossEntropy {
+    /// Class index that is ignored where none is named, as in torch.
+    pub const IGNORED: i64 = -100;
+
     /// Returns the class index whose samples are ignored.
     pub fn ignored(&self) -> i64 {
-        self.ignore_index.unwrap_or(IGNORED)
+        self.ignore_index.unwrap_or(Self::IGNORED)
     }
 
     fn attributes(&self) -> Attributes {
@@ -297,7 +297,7 @@ impl Tensor {
                 )));
             }
             fits(x, target, &samples)?;
-            let places: Vec<Option<usize>> = classes(target, lanes.n, IGNORED)?
+            let places: Vec<Option<usize>> = classes(target, lanes.n, CrossEntropy::IGNORED)?
                 .into_iter()
                 .enumerate()
                 .map(|(i, class)| class.map(|class| i * lanes.n + class))

@@ -11,7 +11,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
         Op::CrossEntropy => cross_entropy,
         Op::NllLoss => |c| {
             let reduction = c.attr("reduction")?;
-            of_classes(c, "NegativeLogLikelihoodLoss", None, CrossEntropy::default().ignored(), reduction)
+            of_classes(c, "NegativeLogLikelihoodLoss", None, CrossEntropy::IGNORED, reduction)
         },
         Op::MultiMarginLoss => margins,
         Op::CtcLoss => |c| Err(c.refuse("its alignments are a loop over the places")),
