@@ -11,7 +11,7 @@ use precast_graph::{
     Graph,
     onnx::{self, ExportOptions},
 };
-use precast_train::{Predictor, RunFile, is_onnx};
+use precast_train::is_onnx;
 
 use super::{
     Cli, Failure, Result, graph,
@@ -19,7 +19,7 @@ use super::{
     network::Network,
     outputs::{self, Output},
     print, print_as_it_is,
-    run::model,
+    run::predictor,
 };
 
 /// Write a network or a run as an ONNX model, the decisions of a plan for torch, Keras, torchao or DeepSpeed, or the weights of a run
@@ -129,8 +129,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 
 /// Writes the best weights of a run.
 fn weights(cli: &Cli, folder: &Path, mode: SaveMode, to: &Path) -> Result {
-    let file = RunFile::of_folder(folder)?;
-    Predictor::of_folder(folder, model(cli, &file)?)?.save_weights(to, mode).map_err(Failure::work)?;
+    predictor(cli, folder)?.save_weights(to, mode).map_err(Failure::work)?;
     print(format_args!("written: {}", shown(to)))
 }
 
@@ -147,8 +146,7 @@ fn model_of(cli: &Cli, args: &Args, to: &Path) -> Result {
         if args.policy.is_some() {
             return Err(Failure::Usage("a run is exported under its own policy, without --policy".into()));
         }
-        let file = RunFile::of_folder(&args.model)?;
-        let graph = Predictor::of_folder(&args.model, model(cli, &file)?)?.graph(BATCH as usize)?;
+        let graph = predictor(cli, &args.model)?.graph(BATCH as usize)?;
         return written(&graph, to, &options, &format!("run     {}\n", shown(&args.model)));
     }
     if is_onnx(&args.model) {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use precast_train::{Generate, Predictor, RunFile};
+use precast_train::Generate;
 
-use super::{Cli, Failure, Result, print_as_it_is, run::model};
+use super::{Cli, Failure, Result, print_as_it_is, run::predictor};
 
 /// Continue a text with the best weights of a run
 #[derive(Debug, clap::Args)]
@@ -33,10 +33,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    let file = RunFile::of_folder(&args.run)?;
-    let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
     let mut options = Generate::default();
     (options.tokens, options.temperature, options.seed) = (args.tokens, args.temperature, args.seed);
-    let text = predictor.generate(&args.prompt, &options).map_err(Failure::work)?;
+    let text = predictor(cli, &args.run)?.generate(&args.prompt, &options).map_err(Failure::work)?;
     print_as_it_is(format!("{}{text}", args.prompt))
 }

@@ -14,7 +14,7 @@ use precast::{Policy, io::models::Model, policy::Prefer};
 use precast_base::{files, printable};
 use precast_train::Event;
 use precast_train::{
-    Change, EndReason, ModelSource, Run, RunFile, history_of,
+    Change, EndReason, ModelSource, Predictor, Run, RunFile, history_of,
     report::{NOT_FAIR, RunReport, TrainingRun, all_runs_html, runs_html, runs_table_by, save_events},
 };
 #[cfg(unix)]
@@ -140,6 +140,12 @@ pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
         }
         _ => Ok(file.read_model()?),
     }
+}
+
+/// Returns the network of a run with its best weights.
+pub(super) fn predictor(cli: &Cli, folder: &Path) -> Result<Predictor> {
+    let file = RunFile::of_folder(folder)?;
+    Ok(Predictor::of_folder(folder, model(cli, &file)?)?)
 }
 
 /// Prints a note on standard error that is not a failure.
