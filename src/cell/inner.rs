@@ -71,7 +71,7 @@ fn reach(slot: Slot<'_>, path: &str, inputs: Vec<Tensor>, body: Body) -> Result<
         let (mut inputs, mut outputs) = (Some(inputs), None);
         slot.cell.visit(&mut |name, part| {
             if let Part::Cell(inner) = part
-                && let Some(rest) = below(path, name)
+                && let Some(rest) = inside(path, name)
                 && let Some(inputs) = inputs.take()
             {
                 outputs = Some(reach(inner, rest, inputs, body));
@@ -82,7 +82,7 @@ fn reach(slot: Slot<'_>, path: &str, inputs: Vec<Tensor>, body: Body) -> Result<
 }
 
 /// Returns the rest of a path below a cell.
-fn below<'a>(path: &'a str, name: &str) -> Option<&'a str> {
+fn inside<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(name)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
 }

@@ -1,7 +1,5 @@
 //! Containers of cells in a row, and the identity.
 
-use std::borrow::Cow;
-
 use precast_base::names::did_you_mean;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeSeq};
 
@@ -66,12 +64,12 @@ pub struct CellList {
 struct Row {
     cells: Vec<Child>,
     /// A name for each cell.
-    names: Vec<Cow<'static, str>>,
+    names: Vec<String>,
 }
 
 impl Row {
     fn push(&mut self, cell: Child) {
-        self.names.push(self.cells.len().to_string().into());
+        self.names.push(self.cells.len().to_string());
         self.cells.push(cell);
     }
 
@@ -83,10 +81,10 @@ impl Row {
                 "letters, digits, `_` and `-`, and more than digits, which are the names of cells without one";
             return Err(Error::path(format!("the name `{name}` of a cell; allowed: {allowed}")));
         }
-        if self.names.iter().any(|other| *other == name) {
+        if self.names.contains(&name) {
             return Err(Error::path(format!("two cells have the name `{name}`")));
         }
-        self.names.push(name.into());
+        self.names.push(name);
         self.cells.push(cell);
         Ok(())
     }
@@ -126,7 +124,7 @@ impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut cells = serializer.serialize_seq(Some(self.cells.len()))?;
         for (i, (name, cell)) in self.names.iter().zip(&self.cells).enumerate() {
-            match **name == i.to_string() {
+            match *name == i.to_string() {
                 true => cells.serialize_element(cell)?,
                 false => cells.serialize_element(&Named { name, cell })?,
             }
@@ -217,7 +215,7 @@ macro_rules! row_of_cells {
                 match self.cells.index_of(name) {
                     Some(i) => &self.cells.cells[i],
                     None => {
-                        panic!("no cell `{name}`{}", did_you_mean(name, self.cells.names.iter().map(|name| &**name)))
+                        panic!("no cell `{name}`{}", did_you_mean(name, self.cells.names.iter().map(String::as_str)))
                     }
                 }
             }

@@ -26,12 +26,12 @@ fn value(part: &Expr) -> Tokens {
         }
         Expr::MethodCall(call) => placed(method(call), call.method.span(), part),
         // Variables and fields are not moved.
-        Expr::Path(_) | Expr::Field(_) | Expr::Index(_) => term(&quote_spanned!(part.span()=> &#part), part),
+        Expr::Path(_) | Expr::Field(_) | Expr::Index(_) => term(&quote_spanned!(part.span()=> &#part), part.span()),
         Expr::Lit(ExprLit { lit, .. }) => number(lit),
         Expr::Call(call) => placed(function(call), part.span(), part),
         // A `?` that is written is not asked for twice.
         Expr::Try(inner) => value(&inner.expr),
-        _ => term(&part.to_token_stream(), part),
+        _ => term(&part.to_token_stream(), part.span()),
     }
 }
 
@@ -40,7 +40,7 @@ fn number(lit: &Lit) -> Tokens {
     let digits = match lit {
         Lit::Int(lit) if lit.suffix().is_empty() => lit.base10_digits(),
         Lit::Float(lit) if lit.suffix().is_empty() => lit.base10_digits(),
-        other => return quote_spanned!(other.span()=> ::precast::__derive::formula::Term::term(#other)?),
+        other => return term(&other.to_token_stream(), other.span()),
     };
     LitFloat::new(&format!("{digits}f64"), lit.span()).to_token_stream()
 }
@@ -93,8 +93,8 @@ fn is_arithmetic(op: &BinOp) -> bool {
 }
 
 /// Generates the conversion of a variable, a number or another expression.
-fn term(tokens: &Tokens, of: &Expr) -> Tokens {
-    quote_spanned!(of.span()=> ::precast::__derive::formula::Term::term(#tokens)?)
+fn term(tokens: &Tokens, span: Span) -> Tokens {
+    quote_spanned!(span=> ::precast::__derive::formula::Term::term(#tokens)?)
 }
 
 /// Generates the conversion of a computed value. An error names the place and the part of the formula.

@@ -63,9 +63,7 @@ impl Decision {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
         Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads }
     }
-}
 
-impl Decision {
     /// Returns the operands of its products; `None` where they are not quantized.
     pub fn quantized(&self) -> Option<Operands> {
         let Quantization { operands, too_small, .. } = self.operands.as_ref()?;

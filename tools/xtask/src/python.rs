@@ -13,7 +13,7 @@ pub const ABOUT: &str =
 
 const MANIFEST: &str = "hosts/python/Cargo.toml";
 
-/// What the tests, and the checks of types and of style, need.
+/// Packages that the tests, and the checks of types and of style, need.
 const PACKAGES: [&str; 7] = ["maturin>=1.9,<2", "mypy", "numpy", "pytest", "ruff", "torch", "transformers"];
 
 /// Returns what this machine lacks for the short form.
