@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use counters::{counters, set_counters};
+use counters::{counters, operands, set_counters, set_operands};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -65,6 +65,9 @@ struct Head {
     params: BTreeMap<String, Storage>,
     /// Counters of each cell, by path.
     counters: BTreeMap<String, Vec<u64>>,
+    /// State of quantized operands, by cell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    operands: BTreeMap<String, Vec<u64>>,
     optimizers: Vec<Steps>,
     /// Number of updates of the average of weights, if there is one, and the paths of its parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +160,7 @@ impl Checkpoint {
             version: VERSION,
             params: BTreeMap::new(),
             counters: BTreeMap::new(),
+            operands: BTreeMap::new(),
             optimizers,
             average: None,
             scale: scale.state(),
@@ -175,6 +179,7 @@ impl Checkpoint {
             self.tensors.insert(path, param.full());
         }
         self.head.counters = counters(net);
+        self.head.operands = operands(net);
         self
     }
 
@@ -355,8 +360,8 @@ impl Checkpoint {
         }
         let loss_scale = self.scale_for(scale)?;
         // Optimizers and counters are rolled back if a later one is rejected.
-        let (mut before, counted) = (Vec::new(), counters(net));
-        let mut restored = set_counters(net, &self.head.counters);
+        let (mut before, counted, quantized) = (Vec::new(), counters(net), operands(net));
+        let mut restored = set_counters(net, &self.head.counters).and_then(|()| set_operands(net, &self.head.operands));
         for (i, optimizer) in optimizers.iter_mut().enumerate() {
             if restored.is_ok() {
                 before.push(optimizer.state());
@@ -365,6 +370,7 @@ impl Checkpoint {
         }
         if let Err(error) = restored {
             set_counters(net, &counted)?;
+            set_operands(net, &quantized)?;
             for (optimizer, state) in optimizers.iter_mut().zip(before) {
                 optimizer.restore(state)?;
             }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::region::Region,
+    policy::Operands,
     precision::{Frame, OpRules},
 };
 
@@ -85,4 +86,7 @@ pub struct Planned {
     /// Switch of gradients of weights in f32, for the cell and all inside it; `None` where it does not change. See
     /// [`RunAs::LowForward`](crate::policy::RunAs::LowForward).
     pub wide_weight_grads: Option<bool>,
+    /// The operands of the cell's own products; `None` where they are not quantized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operands: Option<Operands>,
 }

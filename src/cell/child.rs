@@ -1,6 +1,8 @@
 //! The slot that holds a cell inside its parent, and the adapter that a plan puts there.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
+
+use precast_tensor::context::Quantizer;
 
 use super::{Adapter, AsCell, Cell, Forward, InSlot, Planned, in_slot::PastItsSlot, site::Site};
 use crate::{
@@ -48,6 +50,11 @@ pub struct Slot<'a> {
 }
 
 impl Slot<'_> {
+    /// Returns the operands of the products of the cell, if a plan quantizes them.
+    pub(crate) fn quantizer(&self) -> Option<&Arc<Quantizer>> {
+        self.site?.quantizer()
+    }
+
     /// Returns whether the cell is recomputed, as [`Child::is_recomputed`] does.
     pub fn is_recomputed(&self) -> bool {
         self.recompute || self.planned.recompute
@@ -107,6 +114,21 @@ impl SlotMut<'_> {
     /// Sets whether the cell is recomputed, as [`Child::set_recompute`] does.
     pub fn set_recompute(&mut self, recompute: bool) {
         *self.recompute = recompute;
+    }
+
+    /// Returns the site where a plan was applied.
+    pub(crate) fn site(&self) -> Option<Site> {
+        self.site.clone()
+    }
+
+    /// Returns everything that a plan put here.
+    pub(super) fn planned(&self) -> &Planned {
+        self.planned
+    }
+
+    /// Returns the operands of the products of the cell, if a plan quantizes them.
+    pub(crate) fn quantizer(&self) -> Option<&Arc<Quantizer>> {
+        self.site.as_ref()?.quantizer()
     }
 
     /// Returns whether an adapter is in force here.

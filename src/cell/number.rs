@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use precast_tensor::context::Quantizer;
+
 use super::{
     AsCell, Child, PartMut, SlotMut,
     site::{Around, Site},
@@ -19,7 +21,13 @@ impl<C: ?Sized + AsCell> Child<C> {
         fn go(slot: &mut SlotMut<'_>, path: &mut String, around: Option<&Around>) {
             let number = slot.adapts().then(|| NUMBERS.fetch_add(1, Ordering::Relaxed));
             let here: Arc<str> = path.as_str().into();
-            *slot.site = Some(Site { path: here.clone(), number, around: around.cloned(), to_float: slot.to_float() });
+            let known = slot.site.take().and_then(|site| site.quantizer);
+            let quantizer = slot.planned().operands.map(|operands| match known {
+                Some(known) if known.operands() == operands => known,
+                _ => Arc::new(Quantizer::new(operands, path)),
+            });
+            let (around_here, to_float) = (around.cloned(), slot.to_float());
+            *slot.site = Some(Site { path: here.clone(), number, around: around_here, to_float, quantizer });
             let own = number.map(|number| Around { number, path: here });
             let around = own.as_ref().or(around);
             slot.cell.visit_mut(&mut |name, node| {

@@ -12,7 +12,8 @@ use std::{
 };
 
 use precast_tensor::{
-    Backward, Place, backward_of, context,
+    Backward, Place, backward_of,
+    context::{self, Quantizing},
     internals::{GradsInternals as _, TensorInternals as _},
     is_recording,
     ops::run_again,
@@ -84,6 +85,7 @@ struct Call {
     slot: Option<usize>,
     /// The dtype in which it runs, set if it computes gradients of weights in f32.
     wide_weight_grads: Option<DType>,
+    operands: Option<Quantizing>,
     inputs: Vec<Input>,
 }
 
@@ -143,8 +145,8 @@ impl Segment {
                 // A cast may return the original of an earlier cast.
                 from.entry(y.identity()).or_insert((Value::Made(calls.len(), i), tracked && i == 0));
             }
-            let recording::Call { op, attributes, again, slot, .. } = call;
-            calls.push(Call { op, attributes, again, slot, wide_weight_grads, inputs });
+            let recording::Call { op, attributes, again, slot, operands, .. } = call;
+            calls.push(Call { op, attributes, again, slot, wide_weight_grads, operands, inputs });
         }
         let from = from.into_iter().map(|(identity, (value, _))| (identity, value)).collect();
         let places = given.iter().map(|x| x.place().clone()).collect();
@@ -215,6 +217,8 @@ impl Segment {
             let _slot = call.slot.map(context::enter_slot);
             let _region = call.wide_weight_grads.map(|dtype| precision::enter(Frame::Fixed(dtype)));
             let _grads = call.wide_weight_grads.map(|_| context::enter_weight_grads(true));
+            let quantizes = call.operands.is_some() || context::quantizes();
+            let _operands = quantizes.then(|| context::enter_operands(call.operands.clone()));
             made.push(run_again(call.op, &call.attributes, call.again.as_ref(), &inputs)?);
         }
         Ok(made)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use precast_tensor::context;
+use precast_tensor::context::{self, Quantizer};
 
 use super::named;
 use crate::{
@@ -19,6 +19,8 @@ pub(crate) struct Site {
     /// The nearest adapter around it.
     pub(super) around: Option<Around>,
     pub(super) to_float: Option<DType>,
+    /// The operands of its products, if a plan quantizes them.
+    pub(super) quantizer: Option<Arc<Quantizer>>,
 }
 
 /// An adapter around a slot.
@@ -32,6 +34,11 @@ impl Site {
     /// Returns the number of the adapter in this slot.
     pub fn number(&self) -> Option<u64> {
         self.number
+    }
+
+    /// Returns the operands of the products of the cell, if a plan quantizes them.
+    pub fn quantizer(&self) -> Option<&Arc<Quantizer>> {
+        self.quantizer.as_ref()
     }
 
     /// Checks a call before the adapter of the slot is entered: it must run in the adapter that surrounds the slot, and

@@ -25,6 +25,8 @@ pub struct Applied {
 impl<C: ?Sized + AsCell> Wrap for Child<C> {
     type Applied = Applied;
 
+    const QUANTIZES: bool = true;
+
     /// Puts the plan's adapters into the slots, and clears all other slots.
     fn wrap(&mut self, plan: Plan) -> Result<Applied> {
         plan.check_fits(&self.outline())?;
@@ -40,7 +42,9 @@ fn put<C: ?Sized + AsCell>(plan: Plan, net: &mut Child<C>) -> Applied {
     let mut decisions = plan.decisions.iter();
     net.walk_mut(&mut |_, slot| {
         let wanted = decisions.next().map_or_else(Planned::default, Decision::planned);
-        let met = slot.replace_planned(wanted.clone(), None);
+        // The site is that of a plan before; its operands keep their numbers of calls.
+        let site = slot.site();
+        let met = slot.replace_planned(wanted.clone(), site);
         changed += usize::from(met.0 != wanted);
         before.push(met);
     });

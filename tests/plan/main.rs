@@ -11,6 +11,7 @@ mod listeners;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../../benches/steps/nets.rs"]
 mod nets;
+mod operands;
 mod parts;
 mod properties;
 mod recompute;

@@ -262,6 +262,13 @@ impl<'a> Builder<'a> {
         drawing.for_each(|stream| *streams.entry(stream).or_default() += 1);
         for call in &recorded.calls {
             let cell = self.cell(call.slot);
+            if call.operands.is_some() {
+                return Err(Error::unsupported(format!(
+                    "the operands of {} in cell `{cell}` are quantized, and a graph has no such products; undo the plan, or set \
+                     `operands: none`",
+                    call.op
+                )));
+            }
             let inputs: Vec<Port> = call.inputs.iter().map(|x| self.port_of(x, &cell)).collect();
             let name = self.names.numbered(&method_of(call.op).to_lowercase());
             let tracked = inputs.iter().any(|port| self.tracked[port]);

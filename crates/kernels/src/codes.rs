@@ -1,10 +1,12 @@
 //! Conversions between f32 and the codes of `precast-lowbit`, with the widest vectors of the machine. The loops are those of
 //! that package, and so are the bits.
 
+use half::bf16;
 use precast_base::Result;
-use precast_lowbit::{Format, Overflow, Stream};
+use precast_lowbit::Format;
+pub use precast_lowbit::{Delayed, Matrix, Operand, Overflow, ScaleRule, Stream};
 
-use crate::{elementwise::BLOCK, simd::vectorized};
+use crate::{elementwise::BLOCK, float::Float, simd::vectorized};
 
 /// Writes the code of each number, as [`Format::encode_into`] does.
 ///
@@ -47,6 +49,32 @@ pub fn encode_stochastic(format: Format, x: &[f32], random: (Stream, usize), cod
 /// As there.
 pub fn decode(format: Format, codes: &[u8], x: &mut [f32]) -> Result<()> {
     vectorized(|| format.decode_into(codes, x))
+}
+
+/// An operand of a product: numbers, row by row, and the scale of each row, or one for all.
+#[derive(Clone, Debug)]
+pub struct Factors {
+    /// The numbers, which are those of codes, with the scales of blocks.
+    pub numbers: Vec<bf16>,
+    /// The scales.
+    pub scales: Vec<f32>,
+}
+
+/// Quantizes an operand of a product, as [`Operand::quantize`] does, or [`Operand::quantize_by`] a scale that is given.
+///
+/// # Errors
+/// As there.
+pub fn factors(operand: &Operand, x: Matrix<'_>, scale: Option<f32>, random: Stream) -> Result<Factors> {
+    let (wide, scales) = vectorized(|| {
+        let quantized = match scale {
+            Some(scale) => operand.quantize_by(x, scale, random)?,
+            None => operand.quantize(x, random)?,
+        };
+        Ok::<_, precast_base::Error>(quantized.factors())
+    })?;
+    let mut numbers = vec![bf16::ZERO; wide.len()];
+    bf16::narrow_into(&wide, &mut numbers);
+    Ok(Factors { numbers, scales })
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ impl Format {
     }
 
     #[inline(always)]
-    fn decode_all(self, codes: &[u8], x: &mut [f32]) {
+    pub(crate) fn decode_all(self, codes: &[u8], x: &mut [f32]) {
         match self {
             Format::E4M3 => each(codes, x, |code| float_of(fields(Format::E4M3), code)),
             Format::E5M2 => each(codes, x, |code| float_of(fields(Format::E5M2), code)),

@@ -103,6 +103,7 @@ impl Operand {
     /// assert_eq!(quantized.decode()[63], 56.0);
     /// # Ok::<(), precast_base::Error>(())
     /// ```
+    #[inline(always)]
     pub fn quantize(&self, x: Matrix<'_>, random: Stream) -> Result<Quantized> {
         let (numbers, amax) = self.numbers(&x)?;
         let rule = match self.scale {
@@ -124,6 +125,7 @@ impl Operand {
     ///
     /// # Errors
     /// As there; [`ErrorKind::Value`](precast_base::ErrorKind::Value) also when the scale is not positive and finite.
+    #[inline(always)]
     pub fn quantize_by(&self, x: Matrix<'_>, scale: f32, random: Stream) -> Result<Quantized> {
         check_scale(scale)?;
         let (numbers, _) = self.numbers(&x)?;
@@ -131,6 +133,7 @@ impl Operand {
     }
 
     /// Returns the numbers row by row, transformed if this operand says so, and the largest magnitude of them.
+    #[inline(always)]
     fn numbers<'a>(&self, x: &Matrix<'a>) -> Result<(Cow<'a, [f32]>, f32)> {
         if self.format == Format::E8M0 {
             return Err(Error::unsupported("e8m0 is a format of scales; it has no zero and no sign"));
@@ -152,6 +155,7 @@ impl Operand {
     }
 
     /// Quantizes numbers, given row by row: the scale of each group, and the codes.
+    #[inline(always)]
     fn groups(&self, x: &Matrix<'_>, numbers: &[f32], rule: Rule, random: Stream) -> Result<Quantized> {
         let shape = [x.rows(), x.columns()];
         let [down, across] = self.granularity.groups(shape)?;

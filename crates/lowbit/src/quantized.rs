@@ -87,6 +87,31 @@ impl Quantized {
         &self.scales
     }
 
+    /// Returns the matrix as factors of products: numbers that are exact in bf16, row by row, and what they are multiplied
+    /// with, a scale for each row or one for all. Scales of several blocks in a row are part of the numbers, which are then exact
+    /// from 2^-126 on: they are powers of two, or codes of `e4m3` for numbers of `e2m1`.
+    #[inline(always)]
+    pub fn factors(&self) -> (Vec<f32>, Vec<f32>) {
+        let ([rows, columns], [height, width]) = (self.shape, self.group);
+        let mut numbers = vec![0.0; self.codes.len()];
+        self.format.decode_all(&self.codes, &mut numbers);
+        let (blocks, outer) = match &self.scales {
+            Scales::F32(scales) if width == columns && height == rows => return (numbers, scales.clone()),
+            Scales::F32(scales) if width == columns && height == 1 => return (numbers, scales.clone()),
+            Scales::F32(scales) => (scales.clone(), 1.0),
+            Scales::E8M0(codes) => (Format::E8M0.decode(codes), 1.0),
+            Scales::E4M3 { groups, tensor } => (Format::E4M3.decode(groups), *tensor),
+        };
+        let across = columns.checked_div(width).unwrap_or_default();
+        for (row, numbers) in numbers.chunks_exact_mut(columns.max(1)).enumerate() {
+            let scales = &blocks[row / height * across..][..across];
+            for (block, scale) in numbers.chunks_exact_mut(width).zip(scales) {
+                block.iter_mut().for_each(|x| *x *= scale);
+            }
+        }
+        (numbers, vec![outer])
+    }
+
     /// Returns the numbers of the codes times their scales, row by row, each rounded once.
     pub fn decode(&self) -> Vec<f32> {
         self.to_f64().into_iter().map(|x| x as f32).collect()

@@ -205,6 +205,13 @@ impl Recipe {
         }
     }
 
+    /// Returns whether an operand is rounded at random.
+    pub fn is_random(&self) -> bool {
+        let products = [Some(self.output), Some(self.grad_input), self.grad_weight];
+        let operands = products.into_iter().flatten().flat_map(|product| [product.left, product.right]);
+        operands.into_iter().any(|operand| operand.rounding == Rounding::Stochastic)
+    }
+
     /// Creates a recipe of a format for `x` and `w`, another for `g`, and the rounding of `g`.
     ///
     /// # Errors

@@ -61,7 +61,7 @@ impl Decision {
     /// Returns the contents of the cell's slot.
     pub fn planned(&self) -> Planned {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
-        Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads }
+        Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads, operands: self.quantized() }
     }
 
     /// Returns the operands of its products; `None` where they are not quantized.

@@ -148,7 +148,7 @@ impl Policy {
             let policy = self.after_steps(end);
             let (next, ..) = policy.decisions_at_once(&Prepared::new(&policy, outline.system)?, outline.clone())?;
             for ((decision, now), next) in first.iter_mut().zip(&now).zip(&next) {
-                let what = |d: &Decision| (d.run, d.planned(), d.quantized());
+                let what = |d: &Decision| (d.run, d.planned());
                 if what(now) != what(next) {
                     let (effect, because) = (next.first_effect(), next.because.clone());
                     decision.later.push(Later { after: end, effect, because });

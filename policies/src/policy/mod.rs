@@ -33,7 +33,7 @@ pub use operands::Operands;
 pub use pack::Pack;
 pub use pattern::Pattern;
 #[doc(no_inline)]
-pub use precast_lowbit::{Format, Recipe, Rounding, Scaling};
+pub use precast_lowbit::{Format, Granularity, Product, Recipe, Rounding, Scaling};
 pub use prefer::Prefer;
 pub use rule::{Rule, RunAs, Select};
 pub use scaler::Scaler;

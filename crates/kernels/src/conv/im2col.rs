@@ -70,6 +70,38 @@ impl Geometry {
     }
 }
 
+/// Returns the patches of a group of channels of all images, a row for each output: `[n * outputs, in * taps]`. Taps outside
+/// of an image are 0.
+pub fn patches(g: &Geometry, x: &[f32], group: usize) -> Vec<f32> {
+    let (rows, outputs, channels) = (g.patch(), g.out_volume(), g.in_channels * g.in_volume());
+    let mut columns = vec![0.0; rows * outputs];
+    (0..g.batch)
+        .flat_map(|image| {
+            g.im2col(part(x, image * g.groups + group, channels), &mut columns);
+            transposed(&columns, outputs)
+        })
+        .collect()
+}
+
+/// Adds [patches] of a group of channels to the images from which they come.
+pub fn add_patches(g: &Geometry, patches: &[f32], group: usize, x: &mut [f32]) {
+    let (rows, outputs, channels) = (g.patch(), g.out_volume(), g.in_channels * g.in_volume());
+    for image in 0..g.batch {
+        let columns = transposed(part(patches, image, rows * outputs), rows);
+        g.col2im(&columns, part_mut(x, image * g.groups + group, channels));
+    }
+}
+
+/// Returns the transpose of a matrix with rows of this length.
+pub fn transposed(x: &[f32], columns: usize) -> Vec<f32> {
+    let mut to = vec![0.0; x.len()];
+    let rows = x.len().checked_div(columns).unwrap_or(0);
+    for (row, x) in x.chunks_exact(columns.max(1)).enumerate() {
+        to[row..].iter_mut().step_by(rows).zip(x).for_each(|(to, &x)| *to = x);
+    }
+    to
+}
+
 /// Returns part `i` of a slice of equal parts.
 fn part<T>(x: &[T], i: usize, len: usize) -> &[T] {
     &x[i * len..(i + 1) * len]

@@ -20,6 +20,7 @@ use precast_kernels::elementwise::Saved;
 
 pub use custom::CustomOp;
 pub use gradient::twice_differentiable;
+pub(crate) use linear::quantized::multiplies_weights;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::reduction::Reduction;
 pub use recurrent::RecurrentWeights;

@@ -7,9 +7,10 @@ use std::{cell::RefCell, fmt, iter, rc::Rc, sync::Arc};
 
 use super::{
     Param, Tensor, context,
+    context::Quantizing,
     listener::{CastCall, Observer, OpCall},
 };
-use crate::{Op, catalogue::Attributes, error::Result};
+use crate::{Op, catalogue::Attributes, error::Result, ops::multiplies_weights};
 
 /// A closure that repeats an op only code can run: a custom op with its options.
 #[derive(Clone)]
@@ -64,6 +65,8 @@ pub struct Call {
     pub slot: Option<usize>,
     /// `true` when gradients of weights are computed in f32.
     pub wide_weight_grads: bool,
+    /// The call of the cell whose product it is, if its operands are quantized.
+    pub operands: Option<Quantizing>,
     /// Identity of the layer, for a dropout.
     pub stream: Option<usize>,
 }
@@ -147,6 +150,7 @@ impl Observer for Recorder {
             outputs: iter::once(call.output).chain(call.more).cloned().collect(),
             slot: call.slot,
             wide_weight_grads: context::wide_weight_grads(),
+            operands: context::last_product().filter(|_| multiplies_weights(call.op)),
             stream: None,
         });
     }
@@ -162,6 +166,7 @@ impl Observer for Recorder {
             outputs: vec![cast.output.clone()],
             slot: cast.slot,
             wide_weight_grads: false,
+            operands: None,
             stream: None,
         });
     }

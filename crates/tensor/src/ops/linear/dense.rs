@@ -10,7 +10,11 @@ use precast_kernels::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    ops::{by_float, call, dispatch, elements, linear::matmul::one_product, one_float_dtype},
+    ops::{
+        by_float, call, dispatch, elements,
+        linear::{matmul::one_product, quantized::Quantized},
+        one_float_dtype,
+    },
     tensor::{Array, Forward, Stored},
 };
 
@@ -32,7 +36,7 @@ pub(in crate::ops) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize,
 }
 
 /// Adds `bias[c]` to every element of channel c of `[outer, channels, inner]`.
-fn add_to_channels<R: Float<Wide = R> + std::ops::AddAssign>(x: &mut [R], bias: &[R], inner: usize) {
+pub(in crate::ops) fn add_to_channels<R: Float<Wide = R> + std::ops::AddAssign>(x: &mut [R], bias: &[R], inner: usize) {
     if inner > 0 {
         for (i, channel) in x.chunks_exact_mut(inner).enumerate() {
             channel.iter_mut().for_each(|x| *x += bias[i % bias.len()]);
@@ -92,6 +96,9 @@ impl Tensor {
                 )));
             }
             let rows: usize = leading.iter().product();
+            if let Some(quantized) = Quantized::next(inputs)? {
+                return quantized.linear(inputs, (rows, width, out));
+            }
             let value =
                 by_float!(x, T => Array::from_vec(linear::<T>(inputs, rows, width, out), &[leading, &[out]].concat()))?;
             let (shape, with_bias) = (x.shape().to_vec(), inputs.len() == 3);

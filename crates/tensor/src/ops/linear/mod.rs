@@ -6,4 +6,5 @@ pub(in crate::ops) mod dense;
 pub(in crate::ops) mod einsum;
 pub(in crate::ops) mod matmul;
 pub(in crate::ops) mod products;
+pub(in crate::ops) mod quantized;
 pub(in crate::ops) mod rotary;

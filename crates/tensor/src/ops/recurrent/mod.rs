@@ -15,8 +15,10 @@ use crate::{
     Op, Tensor,
     catalogue::Attributes,
     error::{Error, Result},
-    ops::{by_float, call, dispatch, elements, one_float_dtype, spatial::windows::checked_shape},
-    tensor::{Array, Backward, Forward, Stored},
+    ops::{
+        Call, by_float, call, composed::composed, dispatch, elements, one_float_dtype, spatial::windows::checked_shape,
+    },
+    tensor::{Array, Backward, Forward, Stored, context},
 };
 
 /// Weights of a recurrent layer, with the gates concatenated as in torch and MindSpore.
@@ -160,7 +162,11 @@ fn recurrent(
     let mut inputs = vec![x, weights.ih, weights.hh];
     inputs.extend(states);
     inputs.extend(weights.biases.into_iter().flat_map(|(of_input, of_state)| [of_input, of_state]));
-    dispatch(call!(op, &inputs; gating, reverse), |inputs| {
+    let call = call!(op, &inputs; gating, reverse);
+    if context::quantizes() {
+        return of_quantized(call, gating, reading, shape);
+    }
+    dispatch(call, |inputs| {
         one_float_dtype(inputs)?;
         let layer = layer(gating, reading, inputs)?;
         let (y, kept) = by_float!(inputs[X], T => forward::<T>(&layer, inputs))?;
@@ -168,6 +174,26 @@ fn recurrent(
         let saved = inputs[..H + states.len()].iter().cloned().chain(kept).collect();
         let value = crate::ops::index::shape::reshaped(&y, &shape(&layer))?;
         Ok(Forward::new(value, saved, move |b| by_float!(b.grad, T => backward::<T>(&layer, b, &shapes))))
+    })
+}
+
+/// Runs a layer whose products have quantized operands, composed of ordinary ops.
+fn of_quantized(
+    call: Call<'_>,
+    gating: Gating,
+    reading: Reading,
+    shape: impl FnOnce(&Layer) -> Vec<usize>,
+) -> Result<Tensor> {
+    let (op, attributes) = (call.op, (call.attributes)());
+    composed(call, |inputs| {
+        one_float_dtype(inputs)?;
+        // The shape is that of the formula; who asked for it learns the sizes.
+        shape(&layer(gating, reading, inputs)?);
+        let product = context::next_product();
+        Ok(move |inputs: &[Tensor]| {
+            let _inside = context::enter_operands(product.clone().map(|product| product.inside()));
+            formula::of_steps(op, &attributes, inputs)
+        })
     })
 }
 

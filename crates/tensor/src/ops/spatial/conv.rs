@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     ops::{
         by_float, call, dispatch, elements,
-        linear::dense::channel_sums,
+        linear::{dense::channel_sums, quantized::Quantized},
         one_float_dtype,
         spatial::windows::{Padding, checked_shape, extents, per_axis, positive_per_axis, spatial_axes, three},
     },
@@ -299,6 +299,9 @@ impl Tensor {
             let (x, weight) = (&inputs[0], &inputs[1]);
             let (g, shape) = conv_geometry(x, weight, axes, options)?;
             check_bias(inputs, weight.shape()[0])?;
+            if let Some(quantized) = Quantized::next(inputs)? {
+                return quantized.conv(g, inputs, &shape);
+            }
             let value = run(Product::Forward, &g, x, weight, inputs.get(2), &shape)?;
             Ok(convolved(value, inputs, move |grad, x, weight, wanted| match wanted {
                 0 => run(Product::InputGradient, &g, grad, weight, None, x.shape()),
@@ -321,6 +324,9 @@ impl Tensor {
             let (x, weight) = (&inputs[0], &inputs[1]);
             let (g, shape) = transpose_geometry(x, weight, axes, options)?;
             check_bias(inputs, shape[1])?;
+            if let Some(quantized) = Quantized::next(inputs)? {
+                return quantized.conv_transpose(g, inputs, &shape);
+            }
             let value = run(Product::InputGradient, &g, x, weight, inputs.get(2), &shape)?;
             Ok(convolved(value, inputs, move |grad, x, weight, wanted| match wanted {
                 0 => run(Product::Forward, &g, grad, weight, None, x.shape()),

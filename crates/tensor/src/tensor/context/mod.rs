@@ -1,6 +1,7 @@
 //! Running context of a thread: the regions and cells its code runs in, its tape and its listeners. It is restored on
 //! return, error and panic alike. A new thread starts without one.
 
+mod operands;
 mod region;
 mod shard;
 mod stack;
@@ -12,6 +13,7 @@ use std::{
     rc::Rc,
 };
 
+pub use operands::{Quantizer, Quantizing, Which, enter_operands, last_product, next_product, quantizes};
 pub use shard::{draw_in_shard, drawing_in_shard};
 
 pub use region::{AutocastState, Carried, adapter, carry, current, enter, enter_adapter, enter_region, region};
@@ -39,6 +41,8 @@ struct Context {
     recorders: Stack<Rc<Recorder>>,
     /// Notes of the forward pass being run.
     pass: RefCell<Option<Notes>>,
+    /// Operands of the cells being run.
+    operands: Stack<Option<Quantizing>>,
     /// Random draws of the shards being run.
     shards: Stack<shard::Draws>,
 }
@@ -54,6 +58,7 @@ thread_local! {
             listeners: Stack::new(),
             recorders: Stack::new(),
             pass: RefCell::new(None),
+            operands: Stack::new(),
             shards: Stack::new(),
         }
     };
@@ -74,6 +79,7 @@ pub struct Scope {
 enum Of {
     Region,
     Slot,
+    Operands,
     Shard,
     Change,
     Listener,
@@ -97,6 +103,7 @@ impl Drop for Scope {
         let _ = CONTEXT.try_with(|context| match of {
             Of::Region => drop(context.regions.remove(number)),
             Of::Slot => _ = context.slots.remove(number),
+            Of::Operands => drop(context.operands.remove(number)),
             Of::Shard => drop(context.shards.remove(number)),
             Of::Change => context.change_back(number),
             Of::Listener => {

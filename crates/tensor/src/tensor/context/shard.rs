@@ -30,6 +30,11 @@ pub(super) fn enter_shard(step: u64, shard: usize) -> Scope {
     CONTEXT.with(|context| context.enter(Of::Shard, |number| context.shards.push(number, draws)))
 }
 
+/// Returns whether a shard is being run.
+pub(super) fn is_in_shard() -> bool {
+    CONTEXT.with(|context| context.shards.top(|draws| draws.is_some()))
+}
+
 /// Returns the number of a call of a layer that draws; `None` outside of a shard, where layers count their calls.
 pub fn draw_in_shard(layer: usize) -> Option<u64> {
     CONTEXT.with(|context| {

@@ -1,0 +1,213 @@
+//! The quantized operands of the cell being run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use precast_kernels::codes::{Delayed, Matrix, Operand, ScaleRule, Stream};
+use precast_policy::policy::{Operands, Recipe};
+
+use super::{CONTEXT, Of, Scope, in_backward, is_recording, shard};
+use crate::{
+    error::{Error, Result},
+    recording,
+};
+
+/// An operand of the products of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Which {
+    /// The input.
+    X,
+    /// The weight.
+    W,
+    /// The gradient of the output.
+    G,
+}
+
+/// The products of a cell, by their order in a call of it, and their operands.
+type ByOperand<T> = BTreeMap<(u64, Which), T>;
+
+/// The operands of the products of a cell, in its slot.
+#[derive(Debug)]
+pub struct Quantizer {
+    operands: Operands,
+    /// Path of the cell, which keys its random bits.
+    path: String,
+    /// Number of calls so far that drew random bits.
+    calls: AtomicU64,
+    /// The scales of delayed scaling.
+    delayed: Mutex<ByOperand<Delayed>>,
+}
+
+/// A call of a cell whose products have quantized operands.
+#[derive(Clone, Debug)]
+pub struct Quantizing {
+    of: Arc<Quantizer>,
+    /// Number of the call.
+    call: u64,
+    /// Number of the product that comes next.
+    product: u64,
+    /// The delayed scales of this call, which its backward pass uses again.
+    scales: Arc<Mutex<ByOperand<f32>>>,
+}
+
+impl Quantizer {
+    /// Creates the operands of the cell at a path.
+    pub fn new(operands: Operands, path: &str) -> Self {
+        Quantizer { operands, path: path.into(), calls: AtomicU64::new(0), delayed: Mutex::default() }
+    }
+
+    /// Returns the operands.
+    pub fn operands(&self) -> Operands {
+        self.operands
+    }
+
+    /// Begins a call of the cell. One that may have gradients, of a recipe that rounds at random, takes the next number: in a
+    /// shard, that of the step and the shard.
+    pub fn begin(self: &Arc<Self>) -> Quantizing {
+        let draws = is_recording() && self.operands.recipe().is_some_and(|recipe| recipe.is_random());
+        let draw = || {
+            let of = self.clone();
+            recording::on_end(move || _ = of.calls.fetch_sub(1, Ordering::Relaxed));
+            self.calls.fetch_add(1, Ordering::Relaxed)
+        };
+        let call = if draws { shard::draw_in_shard(Arc::as_ptr(self) as usize).unwrap_or_else(draw) } else { 0 };
+        Quantizing { of: self.clone(), call, product: 0, scales: Arc::default() }
+    }
+
+    /// Returns what a checkpoint keeps: the number of calls that drew random bits, and scale and history of each operand with
+    /// a delayed scale. Empty before there is any.
+    pub fn state(&self) -> Vec<u64> {
+        let (calls, delayed) = (self.calls.load(Ordering::Relaxed), lock(&self.delayed));
+        if calls == 0 && delayed.is_empty() {
+            return Vec::new();
+        }
+        let mut words = vec![calls];
+        for ((product, which), state) in &*delayed {
+            words.extend([*product, *which as u64, state.scale().to_bits().into(), state.history().len() as u64]);
+            words.extend(state.history().iter().map(|amax| u64::from(amax.to_bits())));
+        }
+        words
+    }
+
+    /// Sets what a checkpoint kept; nothing sets the state before the first call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for words of another recipe.
+    pub fn set_state(&self, words: &[u64]) -> Result<()> {
+        let other = || Error::value("the operands in the checkpoint are those of another recipe");
+        let (&calls, mut rest) = words.split_first().unwrap_or((&0, &[]));
+        let mut delayed = BTreeMap::new();
+        while let [product, which, scale, len, after @ ..] = rest {
+            let which = [Which::X, Which::W, Which::G].get(*which as usize).copied().ok_or_else(other)?;
+            let history = after.get(..*len as usize).ok_or_else(other)?;
+            let history: Vec<f32> = history.iter().map(|amax| f32::from_bits(*amax as u32)).collect();
+            let operand = self.operands.recipe().map(|recipe| operand(&recipe, which)).ok_or_else(other)?;
+            let ScaleRule::Delayed(rule) = operand.scale else { return Err(other()) };
+            let state = Delayed::new(operand.format, rule)?.with_state(f32::from_bits(*scale as u32), &history)?;
+            delayed.insert((*product, which), state);
+            rest = &after[*len as usize..];
+        }
+        self.calls.store(calls, Ordering::Relaxed);
+        *lock(&self.delayed) = delayed;
+        Ok(())
+    }
+}
+
+impl Quantizing {
+    /// Returns the operands.
+    pub fn operands(&self) -> Operands {
+        self.of.operands
+    }
+
+    /// Returns the call for the products of which its next product is composed.
+    #[must_use]
+    pub fn inside(self) -> Self {
+        Quantizing { product: (self.product + 1) << 32, ..self }
+    }
+
+    /// Returns the random bits of an operand of the next product.
+    pub fn stream(&self, which: Which) -> Stream {
+        Stream::new(0, &format!("{}/{}/{which:?}", self.of.path, self.product), self.call)
+    }
+
+    /// Returns the scale of an operand of the next product whose scale is delayed; `None` for another one. The first time in a
+    /// call, the history takes the largest magnitude of the operand, unless the call has no gradients.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) in a shard: histories of ranks would differ.
+    pub fn scale(&self, which: Which, by: &Operand, x: Matrix<'_>) -> Result<Option<f32>> {
+        let ScaleRule::Delayed(rule) = by.scale else { return Ok(None) };
+        let place = (self.product, which);
+        if let Some(&scale) = lock(&self.scales).get(&place) {
+            return Ok(Some(scale));
+        }
+        if shard::is_in_shard() {
+            return Err(Error::unsupported(
+                "delayed scales have one history, and shards of a batch would each have their own; `operands: tensorwise` has the \
+                 same formats",
+            ));
+        }
+        let mut delayed = lock(&self.of.delayed);
+        let state = match delayed.entry(place) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => new.insert(Delayed::new(by.format, rule)?),
+        };
+        let scale = state.scale();
+        if is_recording() || in_backward() {
+            state.update(x.amax()?);
+        }
+        lock(&self.scales).insert(place, scale);
+        Ok(Some(scale))
+    }
+}
+
+/// Returns an operand of a recipe.
+fn operand(recipe: &Recipe, which: Which) -> Operand {
+    match which {
+        Which::X => recipe.output.left,
+        Which::W => recipe.output.right,
+        Which::G => recipe.grad_input.left,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets the operands of the following products, until the guard is dropped; `None` for products that are not quantized.
+pub fn enter_operands(operands: Option<Quantizing>) -> Scope {
+    CONTEXT.with(|context| context.enter(Of::Operands, |number| context.operands.push(number, operands)))
+}
+
+/// Returns whether operands of products are quantized.
+pub fn quantizes() -> bool {
+    CONTEXT.with(|context| context.operands.top(|operands| operands.is_some_and(|operands| operands.is_some())))
+}
+
+/// Returns the call whose next product this is, and counts it; `None` if its operands are not quantized.
+pub fn next_product() -> Option<Quantizing> {
+    CONTEXT.with(|context| {
+        context.operands.top(|operands| {
+            let operands = operands?.as_mut()?;
+            let now = operands.clone();
+            operands.product += 1;
+            Some(now)
+        })
+    })
+}
+
+/// Returns the call with the number of the product that was counted last; `None` if there is none.
+pub fn last_product() -> Option<Quantizing> {
+    CONTEXT.with(|context| {
+        context.operands.top(|operands| {
+            let operands = operands?.clone()?;
+            let product = operands.product.checked_sub(1)?;
+            Some(Quantizing { product, ..operands })
+        })
+    })
+}
