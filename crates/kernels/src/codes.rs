@@ -3,10 +3,16 @@
 
 use half::bf16;
 use precast_base::Result;
-use precast_lowbit::Format;
-pub use precast_lowbit::{Delayed, Matrix, Operand, Overflow, ScaleRule, Stream};
+pub use precast_lowbit::{Delayed, DelayedRule, Matrix, Operand, Overflow, ScaleRule, Stream, amax_to_scale};
+use precast_lowbit::{Format, Granularity, Rounding};
 
-use crate::{elementwise::BLOCK, float::Float, simd::vectorized};
+use crate::{
+    elementwise::BLOCK,
+    float::Float,
+    memory::{Pooled, uninit_vec},
+    simd::vectorized,
+    threads,
+};
 
 /// Writes the code of each number, as [`Format::encode_into`] does.
 ///
@@ -60,21 +66,125 @@ pub struct Factors {
     pub scales: Vec<f32>,
 }
 
-/// Quantizes an operand of a product, as [`Operand::quantize`] does, or [`Operand::quantize_by`] a scale that is given.
+/// Quantizes an operand of a product, as [`Operand::quantize`] does, or [`Operand::quantize_by`] a scale that is given: a
+/// matrix of rows and columns, or its transpose. All numbers are finite.
 ///
 /// # Errors
 /// As there.
-pub fn factors(operand: &Operand, x: Matrix<'_>, scale: Option<f32>, random: Stream) -> Result<Factors> {
-    let (wide, scales) = vectorized(|| {
-        let quantized = match scale {
-            Some(scale) => operand.quantize_by(x, scale, random)?,
-            None => operand.quantize(x, random)?,
-        };
-        Ok::<_, precast_base::Error>(quantized.factors())
-    })?;
-    let mut numbers = vec![bf16::ZERO; wide.len()];
-    bf16::narrow_into(&wide, &mut numbers);
-    Ok(Factors { numbers, scales })
+pub fn factors<T: Float<Wide = f32>>(
+    operand: &Operand,
+    x: &[T],
+    [rows, columns]: [usize; 2],
+    is_transposed: bool,
+    scale: Option<f32>,
+    random: Stream,
+) -> Result<Factors> {
+    let quantize = |x: Matrix<'_>| {
+        vectorized(|| {
+            let quantized = match scale {
+                Some(scale) => operand.quantize_by(x, scale, random)?,
+                None => operand.quantize(x, random)?,
+            };
+            Ok(quantized.factors())
+        })
+    };
+    let is_random = operand.rounding == Rounding::Stochastic;
+    let needs_all =
+        scale.is_none() && (operand.granularity == Granularity::Tensor) || matches!(operand.scale, ScaleRule::Nvfp4(_));
+    if needs_all || is_transposed && is_random {
+        let wide = T::widen_slice(x);
+        let matrix = Matrix::new(&wide, rows, columns)?;
+        let (wide, scales) = quantize(if is_transposed { matrix.t() } else { matrix })?;
+        let mut numbers = vec![bf16::ZERO; wide.len()];
+        bf16::narrow_into(&wide, &mut numbers);
+        return Ok(Factors { numbers, scales });
+    }
+    if is_transposed {
+        return factors(operand, &transposed(x, columns), [columns, rows], false, scale, random);
+    }
+    // Groups of rows by themselves, with what they need in the cache of a processor.
+    let height = match operand.granularity {
+        Granularity::Block { rows, .. } => rows,
+        _ => 1,
+    };
+    let whole = rows / height;
+    if whole * height != rows {
+        // The error names the whole matrix.
+        quantize(Matrix::new(&T::widen_slice(x), rows, columns)?)?;
+    }
+    let band = (BAND / (height * columns).max(1)).max(1) * height;
+    let mut numbers = vec![bf16::ZERO; x.len()];
+    let mut bands: Vec<_> =
+        numbers.chunks_mut((band * columns).max(1)).map(|numbers| (numbers, Ok(Vec::new()))).collect();
+    threads::chunks(&mut bands, 1, x.len() * threads::PASSED, |i, bands| {
+        for (numbers, scales) in bands {
+            let first = i * band * columns;
+            let wide = T::widen_slice(&x[first..first + numbers.len()]);
+            let part = Matrix::new(&wide, numbers.len() / columns, columns).map(|part| part.starting_at(first));
+            *scales = part.and_then(quantize).map(|(wide, scales)| {
+                bf16::narrow_into(&wide, numbers);
+                scales
+            });
+        }
+    });
+    // One scale of a band is that of each of its rows, and in a scale of the whole, of all.
+    let mut scales = Vec::new();
+    for (numbers, of_band) in bands {
+        match &of_band?[..] {
+            &[one] if operand.granularity != Granularity::Tensor => {
+                scales.extend(std::iter::repeat_n(one, numbers.len() / columns));
+            }
+            of_band => scales.extend_from_slice(of_band),
+        }
+    }
+    scales.truncate(if operand.granularity == Granularity::Tensor { 1 } else { rows });
+    Ok(Factors { numbers, scales: if scales.is_empty() { vec![1.0] } else { scales } })
+}
+
+/// Numbers of a band of rows.
+const BAND: usize = 1 << 14;
+
+/// Returns the transpose of a matrix with rows of this length.
+pub fn transposed<T: Copy + Default>(x: &[T], columns: usize) -> Vec<T> {
+    /// Rows and columns of a tile, whose lines the cache keeps.
+    const TILE: usize = 16;
+    let rows = x.len().checked_div(columns).unwrap_or(0);
+    let mut to = vec![T::default(); x.len()];
+    for top in (0..rows).step_by(TILE) {
+        for left in (0..columns).step_by(TILE) {
+            for row in top..rows.min(top + TILE) {
+                for column in left..columns.min(left + TILE) {
+                    to[column * rows + row] = x[row * columns + column];
+                }
+            }
+        }
+    }
+    to
+}
+
+/// Multiplies sums `[m, n]` by the scale of each row and each column, or by one of all, adds a bias to each column, and rounds
+/// once.
+pub fn scaled<T: Float<Wide = f32>>(sums: &[f32], n: usize, scales: [&[f32]; 2], bias: Option<&[f32]>) -> Pooled<T> {
+    let mut out = uninit_vec(sums.len());
+    let [of_rows, of_columns] = scales;
+    let band = (BAND / n.max(1)).max(1);
+    threads::chunks(&mut out, (band * n).max(1), sums.len() * threads::PASSED, |i, out: &mut [T]| {
+        let mut wide = sums[i * band * n..][..out.len()].to_vec();
+        vectorized(|| {
+            for (row, y) in wide.chunks_exact_mut(n).enumerate() {
+                let of_row = if of_rows.len() == 1 { of_rows[0] } else { of_rows[i * band + row] };
+                match of_columns {
+                    &[one] => y.iter_mut().for_each(|y| *y = *y * of_row * one),
+                    each => y.iter_mut().zip(each).for_each(|(y, scale)| *y = *y * of_row * scale),
+                }
+                for (y, bias) in y.iter_mut().zip(bias.into_iter().flatten()) {
+                    *y += bias;
+                }
+            }
+        });
+        T::narrow_into(&wide, out);
+    });
+    out
 }
 
 #[cfg(test)]

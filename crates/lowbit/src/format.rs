@@ -57,6 +57,11 @@ impl Format {
     pub const NUMBERS: [Format; 7] =
         [Format::E4M3, Format::E5M2, Format::E3M2, Format::E2M3, Format::E2M1, Format::Int8, Format::Int4];
 
+    /// Returns whether its codes have an exponent: all but `int8` and `int4`.
+    pub fn is_floating(self) -> bool {
+        self.float().is_some()
+    }
+
     /// Returns the name in policies: `e4m3`.
     pub const fn name(self) -> &'static str {
         match self {

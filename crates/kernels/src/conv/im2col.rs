@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::geometry::Geometry;
 use crate::{
+    codes::transposed,
     float::{Float, Real},
     gemm::{Layout, portable::MatrixMultiply},
     memory::{Pooled, uninit_vec, zeros},
@@ -90,16 +91,6 @@ pub fn add_patches(g: &Geometry, patches: &[f32], group: usize, x: &mut [f32]) {
         let columns = transposed(part(patches, image, rows * outputs), rows);
         g.col2im(&columns, part_mut(x, image * g.groups + group, channels));
     }
-}
-
-/// Returns the transpose of a matrix with rows of this length.
-pub fn transposed(x: &[f32], columns: usize) -> Vec<f32> {
-    let mut to = vec![0.0; x.len()];
-    let rows = x.len().checked_div(columns).unwrap_or(0);
-    for (row, x) in x.chunks_exact(columns.max(1)).enumerate() {
-        to[row..].iter_mut().step_by(rows).zip(x).for_each(|(to, &x)| *to = x);
-    }
-    to
 }
 
 /// Returns part `i` of a slice of equal parts.

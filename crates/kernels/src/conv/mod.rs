@@ -29,7 +29,7 @@ mod windows;
 
 pub use dispatch::{Convolve, forward, input_gradient, weight_gradient};
 pub use geometry::Geometry;
-pub use im2col::{add_patches, patches, transposed};
+pub use im2col::{add_patches, patches};
 
 #[cfg(test)]
 mod tests;

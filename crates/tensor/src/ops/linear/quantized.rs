@@ -1,13 +1,15 @@
 //! The three products of a layer with quantized operands. Codes and scales are those of [`Recipe`]; sums are in f32, over
 //! numbers that are exact in bf16, and multiplied by the scales at the end.
 
+use std::{cell::RefCell, rc::Rc};
+
 use half::{bf16, f16};
 use precast_kernels::{
-    codes::{Matrix, Operand, factors},
-    conv::{Geometry, add_patches, patches, transposed},
-    elementwise::finite::all_finite,
+    codes::{Factors, Operand, ScaleRule, amax_to_scale, factors, scaled, transposed},
+    conv::{Geometry, add_patches, patches},
+    elementwise::peak::Magnitude,
     float::Float,
-    gemm::{Added, Layout, unrounded},
+    gemm::{Added, Gemm, Layout, unrounded},
     memory::{Pooled, uninit_vec, zeros},
 };
 use precast_policy::policy::{Granularity, Product, Recipe};
@@ -20,7 +22,7 @@ use crate::{
         linear::dense::{add_to_channels, channel_sums},
     },
     tensor::{
-        Array, Backward, Forward, Written,
+        Array, Backward, Forward, Stored, Written,
         context::{
             self, Quantizing,
             Which::{self, G, W, X},
@@ -39,22 +41,26 @@ pub(in crate::ops) struct Quantized {
     recipe: Recipe,
 }
 
+/// The numbers of an operand: 32 or 16 bits.
+trait Number: Stored + Gemm + Float<Wide = f32> + Magnitude {}
+impl<T: Stored + Gemm + Float<Wide = f32> + Magnitude> Number for T {}
+
 /// A matrix, row by row, or the transpose of one.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct View<'a> {
-    x: &'a [f32],
+struct View<'a, T = f32> {
+    x: &'a [T],
     rows: usize,
     columns: usize,
     transposed: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a, T: Number> View<'a, T> {
     /// Creates the view of a matrix with rows of this length.
-    pub fn new(x: &'a [f32], rows: usize, columns: usize) -> Self {
+    fn new(x: &'a [T], rows: usize, columns: usize) -> Self {
         View { x, rows, columns, transposed: false }
     }
 
-    pub fn t(self) -> Self {
+    fn t(self) -> Self {
         View { transposed: !self.transposed, ..self }
     }
 
@@ -65,16 +71,19 @@ impl<'a> View<'a> {
 
     /// Returns the same numbers with rows of zeros after them, up to a multiple of this number of rows; a copy, if any are
     /// missing.
-    fn padded(self, multiple: usize, space: &'a mut Vec<f32>) -> Self {
+    fn padded(self, multiple: usize, space: &'a mut Vec<T>) -> Self {
         let missing = self.rows.next_multiple_of(multiple) - self.rows;
         if missing == 0 {
             return self;
         }
         space.extend_from_slice(self.x);
-        space.resize(self.x.len() + missing * self.columns, 0.0);
+        space.resize(self.x.len() + missing * self.columns, T::default());
         View { x: space, rows: self.rows + missing, ..self }
     }
 }
+
+/// The operands of the products of one backward pass that are quantized as a whole, so that none is quantized twice.
+type Known = RefCell<Vec<(Which, Operand, Rc<Factors>)>>;
 
 impl Quantized {
     /// Returns the quantization of the next product of the running cell; `None` if its operands are not quantized.
@@ -95,81 +104,147 @@ impl Quantized {
         Ok(Some(Quantized { call, recipe }))
     }
 
-    /// Computes `left · rightᵀ` with operands quantized by the recipe, or in f32 where there is none, or where a number is not
-    /// finite: infinities and NaN reach the result as they do without quantization.
-    fn product(&self, by: Option<Product>, left: View<'_>, right: View<'_>, which: [Which; 2]) -> Result<Pooled<f32>> {
+    /// Computes `left · rightᵀ`, plus a bias for each column, with operands quantized by the recipe, or in f32 where there is none,
+    /// or where a number is not finite: infinities and NaN reach the result as they do without quantization.
+    fn product<T: Number, R: Float<Wide = f32>>(
+        &self,
+        by: Option<Product>,
+        operands: [(Which, View<'_, T>); 2],
+        bias: Option<&[f32]>,
+        known: &Known,
+    ) -> Result<Pooled<R>> {
+        let [left, right] = operands.map(|(_, view)| view);
         let ((m, k), (n, _)) = (left.shape(), right.shape());
-        let mut y = uninit_vec(m * n);
-        let Some(by) = by.filter(|_| all_finite(left.x) && all_finite(right.x)) else {
-            unrounded(layout(left, right), (m, k, n), (left.x, right.x), Added::Nothing, &mut y);
-            return Ok(y);
+        let mut sums = uninit_vec(m * n);
+        let peaks = [left, right].map(|view| T::peak(view.x));
+        let Some(by) = by.filter(|_| peaks.iter().all(|peak| peak.is_finite())) else {
+            unrounded(layout(left, right), (m, k, n), (left.x, right.x), Added::Nothing, &mut sums);
+            return Ok(scaled(&sums, n, [&[1.0], &[1.0]], bias));
         };
+        let by = [by.left, by.right];
         let mut spaces = [Vec::new(), Vec::new()];
         let [of_left, of_right] = &mut spaces;
         let (left, right) = match left.transposed && right.transposed {
             // The sum is over rows of a batch, of which there may be any number.
             true => {
-                let multiple = multiple(&by.left).max(multiple(&by.right));
+                let multiple = by.iter().map(multiple).max().unwrap_or(1);
                 (left.padded(multiple, of_left), right.padded(multiple, of_right))
             }
             false => (left, right),
         };
         // A scale of the whole tensor does not depend on its rows.
-        let natural = [by.left, by.right].iter().all(|by| by.granularity == Granularity::Tensor && !by.hadamard);
-        let operand = |by: &Operand, of: View<'_>, which: Which| {
-            let matrix = Matrix::new(of.x, of.rows, of.columns)?;
-            let scale = self.call.scale(which, by, matrix)?;
-            factors(by, if of.transposed && !natural { matrix.t() } else { matrix }, scale, self.call.stream(which))
-        };
-        let (a, b) = (operand(&by.left, left, which[0])?, operand(&by.right, right, which[1])?);
-        let layout = if natural { layout(left, right) } else { Layout::NT };
-        unrounded(layout, (m, left.shape().1, n), (&a.numbers, &b.numbers), Added::Nothing, &mut y);
-        for (i, row) in y.chunks_exact_mut(n.max(1)).enumerate() {
-            let of_row = if a.scales.len() == 1 { a.scales[0] } else { a.scales[i] };
-            match &b.scales[..] {
-                &[one] => row.iter_mut().for_each(|y| *y = *y * of_row * one),
-                each => row.iter_mut().zip(each).for_each(|(y, scale)| *y = *y * of_row * scale),
+        let is_whole = |by: &Operand| by.granularity == Granularity::Tensor && !by.hadamard;
+        let natural = by.iter().all(is_whole);
+        let factors = |i: usize, of: View<'_, T>| {
+            let (by, which) = (&by[i], operands[i].0);
+            let is_known = |(of, known, _): &&(Which, Operand, _)| (*of, known) == (which, by);
+            if let Some((.., known)) = known.borrow().iter().find(is_known).filter(|_| natural) {
+                return Ok(known.clone());
             }
-        }
-        Ok(y)
+            let amax = peaks[i] as f32;
+            let scale = match by.scale {
+                ScaleRule::Delayed(rule) => Some(self.call.scale(which, by.format, rule, amax)?),
+                ScaleRule::F32 { power_of_two, eps } if is_whole(by) && by.format.is_floating() => {
+                    Some(amax_to_scale(by.format, amax, power_of_two, eps)?)
+                }
+                _ => None,
+            };
+            let (shape, stream) = ([of.rows, of.columns], self.call.stream(which));
+            let made = Rc::new(factors(by, of.x, shape, of.transposed && !natural, scale, stream)?);
+            if natural {
+                known.borrow_mut().push((which, *by, made.clone()));
+            }
+            Ok::<_, Error>(made)
+        };
+        let (a, b) = (factors(0, left)?, factors(1, right)?);
+        let layout = if natural { layout(left, right) } else { Layout::NT };
+        unrounded(layout, (m, left.shape().1, n), (&a.numbers, &b.numbers), Added::Nothing, &mut sums);
+        Ok(scaled(&sums, n, [&a.scales, &b.scales], bias))
     }
 
-    /// Computes `x · wᵀ`, for x `[rows, in]` and w `[out, in]`.
-    fn output(&self, x: View<'_>, w: View<'_>) -> Result<Pooled<f32>> {
-        self.product(Some(self.recipe.output), x, w, [X, W])
+    /// Computes `x · wᵀ`, for x `[rows, in]` and w `[out, in]`, plus a bias `[out]`.
+    fn output<T: Number, R: Float<Wide = f32>>(
+        &self,
+        x: View<'_, T>,
+        w: View<'_, T>,
+        bias: Option<&[f32]>,
+    ) -> Result<Pooled<R>> {
+        self.product(Some(self.recipe.output), [(X, x), (W, w)], bias, &Known::default())
     }
 
     /// Computes `g · w`, for the gradient g `[rows, out]` of the output.
-    fn grad_input(&self, g: View<'_>, w: View<'_>) -> Result<Pooled<f32>> {
-        self.product(Some(self.recipe.grad_input), g, w.t(), [G, W])
+    fn grad_input<T: Number, R: Float<Wide = f32>>(
+        &self,
+        g: View<'_, T>,
+        w: View<'_, T>,
+        known: &Known,
+    ) -> Result<Pooled<R>> {
+        self.product(Some(self.recipe.grad_input), [(G, g), (W, w.t())], None, known)
     }
 
     /// Computes `gᵀ · x`, or its transpose, `xᵀ · g`.
-    fn grad_weight(&self, g: View<'_>, x: View<'_>, transposed: bool) -> Result<Pooled<f32>> {
+    fn grad_weight<T: Number, R: Float<Wide = f32>>(
+        &self,
+        g: View<'_, T>,
+        x: View<'_, T>,
+        transposed: bool,
+        known: &Known,
+    ) -> Result<Pooled<R>> {
         let by = self.recipe.grad_weight;
         match transposed {
-            false => self.product(by, g.t(), x.t(), [G, X]),
+            false => self.product(by, [(G, g.t()), (X, x.t())], None, known),
             true => {
                 let by = by.map(|Product { left, right }| Product { left: right, right: left });
-                self.product(by, x.t(), g.t(), [X, G])
+                self.product(by, [(X, x.t()), (G, g.t())], None, known)
             }
         }
     }
 
     /// Runs `x · wᵀ + b`, for x `[..., in]`, w `[out, in]` and b `[out]`.
-    pub fn linear(self, inputs: &[Tensor], (rows, width, out): (usize, usize, usize)) -> Result<Forward> {
-        let (x, w) = (wide(&inputs[0]), wide(&inputs[1]));
-        let mut y = self.output(View::new(&x, rows, width), View::new(&w, out, width))?;
-        let shape = [&inputs[0].shape()[..inputs[0].rank() - 1], &[out]].concat();
-        add_bias(&mut y, inputs, 1);
-        let gradients = move |b: &Backward<'_>| {
-            let (g, x, w) = (wide(b.grad), wide(&b.saved[0]), wide(&b.saved[1]));
-            let (g, x, w) = (View::new(&g, rows, out), View::new(&x, rows, width), View::new(&w, out, width));
-            let of_x = b.needs[0].then(|| self.grad_input(g, w)).transpose()?;
-            let of_w = b.needs[1].then(|| self.grad_weight(g, x, false)).transpose()?;
-            Ok([of_x, of_w])
+    pub fn linear(self, inputs: &[Tensor], sizes: (usize, usize, usize)) -> Result<Forward> {
+        let shape = [&inputs[0].shape()[..inputs[0].rank() - 1], &[sizes.2]].concat();
+        let bias = inputs.get(2).map(wide);
+        let value = match inputs[0].dtype() {
+            DType::F16 => self.linear_of::<f16>(inputs, sizes, bias.as_deref(), &shape),
+            DType::Bf16 => self.linear_of::<bf16>(inputs, sizes, bias.as_deref(), &shape),
+            _ => self.linear_of::<f32>(inputs, sizes, bias.as_deref(), &shape),
         };
-        finished(y, inputs, &shape, gradients)
+        finished(value?, inputs, move |b| match b.grad.dtype() {
+            DType::F16 => self.linear_gradients::<f16>(b, sizes),
+            DType::Bf16 => self.linear_gradients::<bf16>(b, sizes),
+            _ => self.linear_gradients::<f32>(b, sizes),
+        })
+    }
+
+    fn linear_of<T: Number>(
+        &self,
+        inputs: &[Tensor],
+        (rows, width, out): (usize, usize, usize),
+        bias: Option<&[f32]>,
+        shape: &[usize],
+    ) -> Result<Array> {
+        let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+        let y: Pooled<T> = self.output(View::new(&x, rows, width), View::new(&w, out, width), bias)?;
+        Array::from_vec(y, shape)
+    }
+
+    fn linear_gradients<T: Number>(
+        &self,
+        b: &Backward<'_>,
+        (rows, width, out): (usize, usize, usize),
+    ) -> Result<[Option<Array>; 2]> {
+        let (g, known) = (elements::<T>(b.grad), Known::default());
+        let g = View::new(&g, rows, out);
+        let array = |grad: Pooled<T>, i: usize| Array::from_vec(grad, b.saved[i].shape());
+        let of_x = || {
+            let w = b.restored(1);
+            array(self.grad_input(g, View::new(&elements::<T>(&w), out, width), &known)?, 0)
+        };
+        let of_w = || {
+            let x = b.restored(0);
+            array(self.grad_weight(g, View::new(&elements::<T>(&x), rows, width), false, &known)?, 1)
+        };
+        Ok([b.needs[0].then(of_x).transpose()?, b.needs[1].then(of_w).transpose()?])
     }
 
     /// Runs a convolution, as a product with the patches of its input, for each group of channels.
@@ -180,7 +255,8 @@ impl Quantized {
         let mut y = zeros(g.batch * g.groups * out * g.out_volume());
         for group in 0..g.groups {
             let (x, w) = (patches(&g, &x, group), weight(&w, group));
-            set_channels(&g, &self.output(View::new(&x, rows, k), View::new(&w, out, k))?, group, &mut y);
+            let y_of: Pooled<f32> = self.output(View::new(&x, rows, k), View::new(&w, out, k), None)?;
+            set_channels(&g, &y_of, group, &mut y);
         }
         add_bias(&mut y, inputs, g.out_volume());
         let gradients = move |b: &Backward<'_>| {
@@ -189,20 +265,21 @@ impl Quantized {
             let mut of_w = b.needs[1].then(|| uninit_vec(w.len()));
             for group in 0..g.groups {
                 let grad = channels(&g, &grad, group);
-                let grad = View::new(&grad, rows, out);
+                let (grad, known) = (View::new(&grad, rows, out), Known::default());
                 if let Some(of_x) = &mut of_x {
                     let w = weight(&w, group);
-                    add_patches(&g, &self.grad_input(grad, View::new(&w, out, k))?, group, of_x);
+                    let made: Pooled<f32> = self.grad_input(grad, View::new(&w, out, k), &known)?;
+                    add_patches(&g, &made, group, of_x);
                 }
                 if let Some(of_w) = &mut of_w {
                     let x = patches(&g, &x, group);
-                    let one = self.grad_weight(grad, View::new(&x, rows, k), false)?;
+                    let one: Pooled<f32> = self.grad_weight(grad, View::new(&x, rows, k), false, &known)?;
                     of_w[group * out * k..(group + 1) * out * k].copy_from_slice(&one);
                 }
             }
-            Ok([of_x, of_w])
+            arrays(b, [of_x, of_w])
         };
-        finished(y, inputs, shape, gradients)
+        finished(rounded(y, inputs[0].dtype(), shape)?, inputs, gradients)
     }
 
     /// Runs the transpose of a convolution of these sizes: a product that makes patches, which are added up.
@@ -213,7 +290,8 @@ impl Quantized {
         let mut y = zeros(shape.iter().product());
         for group in 0..g.groups {
             let (x, w) = (channels(&g, &x, group), weight(&w, group));
-            add_patches(&g, &self.output(View::new(&x, rows, from), View::new(&w, from, k).t())?, group, &mut y);
+            let made: Pooled<f32> = self.output(View::new(&x, rows, from), View::new(&w, from, k).t(), None)?;
+            add_patches(&g, &made, group, &mut y);
         }
         add_bias(&mut y, inputs, g.in_volume());
         let gradients = move |b: &Backward<'_>| {
@@ -222,25 +300,26 @@ impl Quantized {
             let mut of_w = b.needs[1].then(|| uninit_vec(w.len()));
             for group in 0..g.groups {
                 let grad = patches(&g, &grad, group);
-                let grad = View::new(&grad, rows, k);
+                let (grad, known) = (View::new(&grad, rows, k), Known::default());
                 if let Some(of_x) = &mut of_x {
                     let w = weight(&w, group);
-                    set_channels(&g, &self.grad_input(grad, View::new(&w, from, k).t())?, group, of_x);
+                    let made: Pooled<f32> = self.grad_input(grad, View::new(&w, from, k).t(), &known)?;
+                    set_channels(&g, &made, group, of_x);
                 }
                 if let Some(of_w) = &mut of_w {
                     let x = channels(&g, &x, group);
-                    let one = self.grad_weight(grad, View::new(&x, rows, from), true)?;
+                    let one: Pooled<f32> = self.grad_weight(grad, View::new(&x, rows, from), true, &known)?;
                     of_w[group * from * k..(group + 1) * from * k].copy_from_slice(&one);
                 }
             }
-            Ok([of_x, of_w])
+            arrays(b, [of_x, of_w])
         };
-        finished(y, inputs, shape, gradients)
+        finished(rounded(y, inputs[0].dtype(), shape)?, inputs, gradients)
     }
 }
 
 /// Returns the layout of `left · rightᵀ`. No left operand is transposed alone.
-fn layout(left: View<'_>, right: View<'_>) -> Layout {
+fn layout<T>(left: View<'_, T>, right: View<'_, T>) -> Layout {
     match (left.transposed, right.transposed) {
         (false, false) => Layout::NT,
         (false, true) => Layout::NN,
@@ -257,25 +336,18 @@ fn multiple(by: &Operand) -> usize {
     }
 }
 
-/// Returns the result of a product in f32, rounded to the dtype of the inputs, and its gradients: those of input and weight,
-/// rounded to the dtype of the gradient of the result, and of the bias, if there is one.
+/// Returns the result of a product, with the gradients of input and weight, and of the bias, if there is one.
 fn finished(
-    y: Pooled<f32>,
+    value: Array,
     inputs: &[Tensor],
-    shape: &[usize],
-    gradients: impl Fn(&Backward<'_>) -> Result<[Option<Pooled<f32>>; 2]> + Send + Sync + 'static,
+    gradients: impl Fn(&Backward<'_>) -> Result<[Option<Array>; 2]> + Send + Sync + 'static,
 ) -> Result<Forward> {
-    let with_bias = inputs.len() == 3;
-    let channel_last = inputs[1].rank() == 2;
-    let forward = Forward::new(rounded(y, inputs[0].dtype(), shape)?, inputs[..2].to_vec(), move |b| {
-        let mut grads = Vec::with_capacity(3);
-        for (grad, saved) in gradients(b)?.into_iter().zip(b.saved) {
-            let grad = grad.map(|grad| rounded(grad, b.grad.dtype(), saved.shape()));
-            grads.push(grad.transpose()?.map(Tensor::from_array));
-        }
+    let (with_bias, channels_last) = (inputs.len() == 3, inputs[1].rank() == 2);
+    let forward = Forward::new(value, inputs[..2].to_vec(), move |b| {
+        let mut grads: Vec<_> = gradients(b)?.map(|grad| grad.map(Tensor::from_array)).into();
         if with_bias {
             let shape = b.grad.shape();
-            let sizes = match channel_last {
+            let sizes = match channels_last {
                 true => (shape[..shape.len() - 1].iter().product(), shape[shape.len() - 1], 1),
                 false => (shape[0], shape[1], shape[2..].iter().product()),
             };
@@ -284,6 +356,14 @@ fn finished(
         Ok(grads)
     });
     Ok(forward.written(Written::Not("its operands are quantized (`operands`)")))
+}
+
+/// Returns the gradients of input and weight, rounded to the dtype of that of the result.
+fn arrays(b: &Backward<'_>, [of_x, of_w]: [Option<Pooled<f32>>; 2]) -> Result<[Option<Array>; 2]> {
+    let array = |grad: Option<Pooled<f32>>, i: usize| {
+        grad.map(|grad| rounded(grad, b.grad.dtype(), b.saved[i].shape())).transpose()
+    };
+    Ok([array(of_x, 0)?, array(of_w, 1)?])
 }
 
 fn add_bias(y: &mut [f32], inputs: &[Tensor], inner: usize) {

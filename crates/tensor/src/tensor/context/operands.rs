@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use precast_kernels::codes::{Delayed, Matrix, Operand, ScaleRule, Stream};
-use precast_policy::policy::{Operands, Recipe};
+use precast_kernels::codes::{Delayed, DelayedRule, Operand, ScaleRule, Stream};
+use precast_policy::policy::{Format, Operands, Recipe};
 
 use super::{CONTEXT, Of, Scope, in_backward, is_recording, shard};
 use crate::{
@@ -135,16 +135,15 @@ impl Quantizing {
         Stream::new(0, &format!("{}/{}/{which:?}", self.of.path, self.product), self.call)
     }
 
-    /// Returns the scale of an operand of the next product whose scale is delayed; `None` for another one. The first time in a
-    /// call, the history takes the largest magnitude of the operand, unless the call has no gradients.
+    /// Returns the delayed scale of an operand of the next product, which has this largest magnitude. The first time in a call, the
+    /// history takes the magnitude, unless the call has no gradients.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) in a shard: histories of ranks would differ.
-    pub fn scale(&self, which: Which, by: &Operand, x: Matrix<'_>) -> Result<Option<f32>> {
-        let ScaleRule::Delayed(rule) = by.scale else { return Ok(None) };
+    pub fn scale(&self, which: Which, format: Format, rule: DelayedRule, amax: f32) -> Result<f32> {
         let place = (self.product, which);
         if let Some(&scale) = lock(&self.scales).get(&place) {
-            return Ok(Some(scale));
+            return Ok(scale);
         }
         if shard::is_in_shard() {
             return Err(Error::unsupported(
@@ -155,14 +154,14 @@ impl Quantizing {
         let mut delayed = lock(&self.of.delayed);
         let state = match delayed.entry(place) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => new.insert(Delayed::new(by.format, rule)?),
+            std::collections::btree_map::Entry::Vacant(new) => new.insert(Delayed::new(format, rule)?),
         };
         let scale = state.scale();
         if is_recording() || in_backward() {
-            state.update(x.amax()?);
+            state.update(amax);
         }
         lock(&self.scales).insert(place, scale);
-        Ok(Some(scale))
+        Ok(scale)
     }
 }
 
