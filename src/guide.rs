@@ -14,6 +14,7 @@ pages! {
     regions "regions.md";
     graph "graph.md";
     low_weights "low-weights.md";
+    low_bits "low-bits.md";
     optimizers "optimizers.md";
     own_loop "own-loop.md";
     several_machines "several-machines.md";

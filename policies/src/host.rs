@@ -46,7 +46,8 @@ pub trait Wrap: Outlined {
     /// The changes made.
     type Applied;
 
-    /// `true` when the network runs products with quantized operands. Default: false, and a plan that has some is refused.
+    /// `true` when the network runs products with quantized operands, as those of precast do. Default: false, and a plan that
+    /// has some is refused.
     const QUANTIZES: bool = false;
 
     /// Makes the network run by the plan, or leaves it unchanged.

@@ -78,11 +78,15 @@ impl Slot<'_> {
         };
         let result = self.check_site().and_then(|()| {
             let _inside = self.enter(frame);
-            if self.is_recomputed() {
+            let outputs = if self.is_recomputed() {
                 recomputed(inputs, &mut cast_in, body, &mut cast_out)
             } else {
                 body(inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))
+            };
+            if outputs.is_ok() && self.site.is_some_and(|site| site.quantizer().is_some()) {
+                context::warn_of_no_products();
             }
+            outputs
         });
         if let Some((inputs, outputs)) = &heard {
             self.tell_leave(inputs, result.is_ok().then_some(outputs));

@@ -246,6 +246,7 @@ macro_rules! kinds {
 
         impl Forward for Conv<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                self.spec.check()?;
                 let ConvSpec { stride, padding, dilation, groups, .. } = &self.spec;
                 let options = ConvOptions::default().stride(stride.to_vec()).padding(padding.clone());
                 let options = options.dilation(dilation.to_vec()).groups(*groups);
@@ -255,6 +256,7 @@ macro_rules! kinds {
 
         impl Forward for ConvTranspose<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                self.spec.check()?;
                 let ConvTransposeSpec { stride, padding, output_padding, dilation, groups, .. } = &self.spec;
                 let options = ConvTransposeOptions::default().stride(stride.to_vec()).padding(padding.clone());
                 let options =

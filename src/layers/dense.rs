@@ -65,7 +65,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Creates a layer with a bias; see [`DenseSpec::build`] for the initial values.
+    /// Creates a layer with a bias; see [`DenseSpec::build`] for the initial values. A length of 0 is reported by the first call.
     ///
     /// # Panics
     /// When the weight does not fit into memory, as with `Vec`.
@@ -88,6 +88,7 @@ written_as_spec!(Dense, DenseSpec);
 
 impl Forward for Dense {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.spec.check()?;
         x.linear(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref())
     }
 }

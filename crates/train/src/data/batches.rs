@@ -1,10 +1,13 @@
 //! Batches of examples.
 
+use std::cell::Cell;
+
 use precast::{
     Child, Tensor, TensorElement,
     cell::AsCell,
     error::{Error, Result},
 };
+use precast_tensor::logging::warn;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
@@ -115,7 +118,29 @@ impl Dataset {
         self.check_targets()?;
         self.check_in_memory("try_shuffled_batches")?;
         check_batch(size)?;
+        self.check_epoch(seed, epoch)?;
         Ok(self.in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len(), size)))
+    }
+
+    /// Refuses an epoch without examples, and warns of one that is drawn again and again.
+    pub(crate) fn check_epoch(&self, seed: u64, epoch: u64) -> Result<()> {
+        thread_local! {
+            /// The last epoch of a data set, and how often it was drawn in a row.
+            static LAST: Cell<(usize, u64, u64, u32)> = const { Cell::new((0, 0, 0, 0)) };
+        }
+        if self.is_empty() {
+            return Err(Error::data("there are no examples, so an epoch has no batch"));
+        }
+        let (data, last) = (std::ptr::from_ref(self).addr(), LAST.get());
+        let times = if (data, seed, epoch) == (last.0, last.1, last.2) { last.3.saturating_add(1) } else { 1 };
+        LAST.set((data, seed, epoch, times));
+        if times == 3 {
+            warn(&format!(
+                "the batches of epoch {epoch} were drawn three times in a row, in the same order: pass the number of each epoch to \
+                 `shuffled_batches`"
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn check_targets(&self) -> Result<()> {

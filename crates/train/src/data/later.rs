@@ -126,6 +126,7 @@ impl Dataset {
         epoch: u64,
     ) -> Result<impl Iterator<Item = Result<Batch>>> {
         self.check_targets()?;
+        self.check_epoch(seed, epoch)?;
         self.read_in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len(), size))
     }
 

@@ -13,7 +13,9 @@ use std::{
     rc::Rc,
 };
 
-pub use operands::{Quantizer, Quantizing, Which, enter_operands, last_product, next_product, quantizes};
+pub use operands::{
+    Quantizer, Quantizing, Which, enter_operands, last_product, next_product, quantizes, warn_of_no_products,
+};
 pub use shard::{draw_in_shard, drawing_in_shard};
 
 pub use region::{AutocastState, Carried, adapter, carry, current, enter, enter_adapter, enter_region, region};

@@ -4,16 +4,18 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
+use precast_base::path::named;
 use precast_kernels::codes::{Delayed, DelayedRule, Operand, ScaleRule, Stream};
 use precast_policy::policy::{Format, Operands, Recipe};
 
 use super::{CONTEXT, Of, Scope, in_backward, is_recording, shard};
 use crate::{
     error::{Error, Result},
+    logging::warn,
     recording,
 };
 
@@ -39,6 +41,8 @@ pub struct Quantizer {
     path: String,
     /// Number of calls so far that drew random bits.
     calls: AtomicU64,
+    /// `true` once a call without products was warned of.
+    warned: AtomicBool,
     /// The scales of delayed scaling.
     delayed: Mutex<ByOperand<Delayed>>,
 }
@@ -58,7 +62,8 @@ pub struct Quantizing {
 impl Quantizer {
     /// Creates the operands of the cell at a path.
     pub fn new(operands: Operands, path: &str) -> Self {
-        Quantizer { operands, path: path.into(), calls: AtomicU64::new(0), delayed: Mutex::default() }
+        let (path, warned) = (path.into(), AtomicBool::new(false));
+        Quantizer { operands, path, calls: AtomicU64::new(0), warned, delayed: Mutex::default() }
     }
 
     /// Returns the operands.
@@ -186,6 +191,24 @@ pub fn enter_operands(operands: Option<Quantizing>) -> Scope {
 /// Returns whether operands of products are quantized.
 pub fn quantizes() -> bool {
     CONTEXT.with(|context| context.operands.top(|operands| operands.is_some_and(|operands| operands.is_some())))
+}
+
+/// Warns, once for each cell, if the call that ends has multiplied no weights: its operands stay as they are.
+pub fn warn_of_no_products() {
+    let quantizer = CONTEXT.with(|context| {
+        let none = |operands: &Quantizing| operands.product == 0 && !operands.of.warned.swap(true, Ordering::Relaxed);
+        context
+            .operands
+            .top(|operands| operands.and_then(|of| of.as_ref()).filter(|of| none(of)).map(|of| of.of.clone()))
+    });
+    if let Some(Quantizer { path, operands, .. }) = quantizer.as_deref() {
+        tracing::warn!(target: "precast", cell = %path, "no product with quantized operands");
+        warn(&format!(
+            "a rule quantizes the operands of {} ({operands}), and a call of it ran no `linear`, no convolution and no \
+             recurrent op: nothing was quantized; `matmul` is not",
+            named(path)
+        ));
+    }
 }
 
 /// Returns the call whose next product this is, and counts it; `None` if its operands are not quantized.

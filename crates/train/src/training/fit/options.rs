@@ -17,7 +17,7 @@ use crate::{
 #[non_exhaustive]
 pub struct FitOptions {
     /// Number of passes over the training data.
-    #[option(default = 10)]
+    #[option(default = 10, at_least = 1)]
     pub epochs: usize,
     /// Number of examples per step. The last step of an epoch takes the rest: fewer, or one more if a single example
     /// would be left; see [`shuffled_batches`](crate::data::Dataset::shuffled_batches).
