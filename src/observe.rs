@@ -4,6 +4,7 @@
 //! is recorded.
 
 #[doc(inline)]
+pub use precast_tensor::logging::warn;
 pub use precast_tensor::observe::{
     Accumulation, Calls, CastCall, CastRole, CellCall, CellEntry, Distance, Edge, EdgeOp, Elsewhere, Event, FaultKind,
     GradientCall, Listener, Numbers, Observer, OpCall, OpStats, Origin, ParamStep, Phase, Sizes, Subject,

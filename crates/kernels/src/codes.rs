@@ -7,7 +7,7 @@ pub use precast_lowbit::{Delayed, DelayedRule, Matrix, Operand, Overflow, ScaleR
 use precast_lowbit::{Format, Granularity, Rounding};
 
 use crate::{
-    elementwise::BLOCK,
+    elementwise::{BLOCK, peak::Magnitude},
     float::Float,
     memory::{Pooled, uninit_vec},
     simd::vectorized,
@@ -79,22 +79,13 @@ pub fn factors<T: Float<Wide = f32>>(
     scale: Option<f32>,
     random: Stream,
 ) -> Result<Factors> {
-    let quantize = |x: Matrix<'_>| {
-        vectorized(|| {
-            let quantized = match scale {
-                Some(scale) => operand.quantize_by(x, scale, random)?,
-                None => operand.quantize(x, random)?,
-            };
-            Ok(quantized.factors())
-        })
-    };
     let is_random = operand.rounding == Rounding::Stochastic;
-    let needs_all =
-        scale.is_none() && (operand.granularity == Granularity::Tensor) || matches!(operand.scale, ScaleRule::Nvfp4(_));
-    if needs_all || is_transposed && is_random {
+    let by_groups =
+        scale.is_some() || operand.granularity != Granularity::Tensor && operand.group_factors(1.0).is_some();
+    if !by_groups || operand.hadamard || is_transposed && is_random {
         let wide = T::widen_slice(x);
         let matrix = Matrix::new(&wide, rows, columns)?;
-        let (wide, scales) = quantize(if is_transposed { matrix.t() } else { matrix })?;
+        let (wide, scales) = operand.quantize(if is_transposed { matrix.t() } else { matrix }, random)?.factors();
         let mut numbers = vec![bf16::ZERO; wide.len()];
         bf16::narrow_into(&wide, &mut numbers);
         return Ok(Factors { numbers, scales });
@@ -102,47 +93,74 @@ pub fn factors<T: Float<Wide = f32>>(
     if is_transposed {
         return factors(operand, &transposed(x, columns), [columns, rows], false, scale, random);
     }
-    // Groups of rows by themselves, with what they need in the cache of a processor.
-    let height = match operand.granularity {
-        Granularity::Block { rows, .. } => rows,
-        _ => 1,
+    let [height, width] = match operand.granularity {
+        Granularity::Tensor | Granularity::Rows => [1, columns.max(1)],
+        Granularity::Block { rows, columns } => [rows, columns],
     };
-    let whole = rows / height;
-    if whole * height != rows {
-        // The error names the whole matrix.
-        quantize(Matrix::new(&T::widen_slice(x), rows, columns)?)?;
-    }
-    let band = (BAND / (height * columns).max(1)).max(1) * height;
+    operand.granularity.check([rows, columns])?;
+    let (is_outer, across) = (width == columns, columns / width);
     let mut numbers = vec![bf16::ZERO; x.len()];
-    let mut bands: Vec<_> =
-        numbers.chunks_mut((band * columns).max(1)).map(|numbers| (numbers, Ok(Vec::new()))).collect();
+    let mut scales = vec![1.0; rows];
+    // Rows of whole blocks that fit into the first cache.
+    let lines = (BAND / (height * columns).max(1)).max(1) * height;
+    let parts = numbers.chunks_mut((lines * columns).max(1)).zip(scales.chunks_mut(lines));
+    let mut bands: Vec<_> = parts.map(|(numbers, scales)| (numbers, scales, Ok(()))).collect();
     threads::chunks(&mut bands, 1, x.len() * threads::PASSED, |i, bands| {
-        for (numbers, scales) in bands {
-            let first = i * band * columns;
-            let wide = T::widen_slice(&x[first..first + numbers.len()]);
-            let part = Matrix::new(&wide, numbers.len() / columns, columns).map(|part| part.starting_at(first));
-            *scales = part.and_then(quantize).map(|(wide, scales)| {
-                bf16::narrow_into(&wide, numbers);
-                scales
-            });
-        }
-    });
-    // One scale of a band is that of each of its rows, and in a scale of the whole, of all.
-    let mut scales = Vec::new();
-    for (numbers, of_band) in bands {
-        match &of_band?[..] {
-            &[one] if operand.granularity != Granularity::Tensor => {
-                scales.extend(std::iter::repeat_n(one, numbers.len() / columns));
+        let (numbers, scales, result) = &mut bands[0];
+        let first = i * lines * columns;
+        let (mut wide, mut codes) = (vec![0.0; numbers.len()], vec![0; numbers.len()]);
+        T::widen_into(&x[first..first + numbers.len()], &mut wide);
+        // The factors of each group of each row.
+        let (mut up, mut down) = (vec![0.0; scales.len() * across], vec![0.0; scales.len() * across]);
+        for block in 0..scales.len() / height {
+            for group in 0..across {
+                let rows = block * height..(block + 1) * height;
+                let part = |row: usize| &wide[row * columns + group * width..][..width];
+                let (encode, decode) = match scale {
+                    Some(scale) => (scale, 1.0 / scale),
+                    None => {
+                        let amax = rows.clone().map(|row| f32::peak(part(row)) as f32).fold(0.0, f32::max);
+                        operand.group_factors(amax).unwrap_or((1.0, 1.0))
+                    }
+                };
+                for row in rows {
+                    (up[row * across + group], down[row * across + group]) = (encode, decode);
+                }
             }
-            of_band => scales.extend_from_slice(of_band),
         }
+        multiply(&mut wide, width, &up);
+        let coded = match is_random {
+            true => encode_stochastic(operand.format, &wide, (random, first), &mut codes),
+            false => encode(operand.format, &wide, Overflow::Saturate, &mut codes),
+        };
+        *result = coded.and_then(|()| decode(operand.format, &codes, &mut wide));
+        match is_outer {
+            true => scales.copy_from_slice(&down),
+            false => multiply(&mut wide, width, &down),
+        }
+        bf16::narrow_into(&wide, numbers);
+    });
+    bands.into_iter().try_for_each(|(.., result)| result)?;
+    if operand.granularity == Granularity::Tensor || !is_outer {
+        scales.truncate(1);
     }
-    scales.truncate(if operand.granularity == Granularity::Tensor { 1 } else { rows });
-    Ok(Factors { numbers, scales: if scales.is_empty() { vec![1.0] } else { scales } })
+    if scales.is_empty() {
+        scales.push(1.0);
+    }
+    Ok(Factors { numbers, scales })
 }
 
 /// Numbers of a band of rows.
-const BAND: usize = 1 << 14;
+const BAND: usize = 1 << 12;
+
+/// Multiplies each part of so many numbers by its factor.
+fn multiply(x: &mut [f32], width: usize, by: &[f32]) {
+    vectorized(|| {
+        for (part, by) in x.chunks_exact_mut(width).zip(by) {
+            part.iter_mut().for_each(|x| *x *= by);
+        }
+    });
+}
 
 /// Returns the transpose of a matrix with rows of this length.
 pub fn transposed<T: Copy + Default>(x: &[T], columns: usize) -> Vec<T> {

@@ -11,7 +11,7 @@ use crate::{
     hadamard,
     matrix::{Matrix, magnitude},
     quantized::{Quantized, Scales},
-    scale::{Factors, Granularity, Rule, ScaleRule},
+    scale::{Factors, Granularity, Rule, ScaleRule, Stored},
     stream::Stream,
 };
 
@@ -103,7 +103,6 @@ impl Operand {
     /// assert_eq!(quantized.decode()[63], 56.0);
     /// # Ok::<(), precast_base::Error>(())
     /// ```
-    #[inline(always)]
     pub fn quantize(&self, x: Matrix<'_>, random: Stream) -> Result<Quantized> {
         let (numbers, amax) = self.numbers(&x)?;
         let rule = match self.scale {
@@ -125,15 +124,29 @@ impl Operand {
     ///
     /// # Errors
     /// As there; [`ErrorKind::Value`](precast_base::ErrorKind::Value) also when the scale is not positive and finite.
-    #[inline(always)]
     pub fn quantize_by(&self, x: Matrix<'_>, scale: f32, random: Stream) -> Result<Quantized> {
         check_scale(scale)?;
         let (numbers, _) = self.numbers(&x)?;
         self.groups(&x, &numbers, Rule::Given(scale), random)
     }
 
+    /// Returns the factors of a group whose largest magnitude is this finite number: the one by which numbers are multiplied before
+    /// they are rounded, and the one by which the numbers of codes are; `None` if they do not depend on the group alone.
+    pub fn group_factors(&self, amax: f32) -> Option<(f32, f32)> {
+        let rule = match self.scale {
+            ScaleRule::F32 { power_of_two, eps } => Rule::F32 { power_of_two, eps },
+            ScaleRule::Mx(mode) => Rule::Mx(mode),
+            ScaleRule::Nvfp4(_) | ScaleRule::Delayed(_) => return None,
+        };
+        let Factors { encode, decode } = rule.factors(self.format, amax);
+        let decode = match decode {
+            Stored::F32(decode) => decode,
+            Stored::Code(code) => Format::E8M0.decode(&[code])[0],
+        };
+        Some((encode, decode))
+    }
+
     /// Returns the numbers row by row, transformed if this operand says so, and the largest magnitude of them.
-    #[inline(always)]
     fn numbers<'a>(&self, x: &Matrix<'a>) -> Result<(Cow<'a, [f32]>, f32)> {
         if self.format == Format::E8M0 {
             return Err(Error::unsupported("e8m0 is a format of scales; it has no zero and no sign"));
@@ -155,7 +168,6 @@ impl Operand {
     }
 
     /// Quantizes numbers, given row by row: the scale of each group, and the codes.
-    #[inline(always)]
     fn groups(&self, x: &Matrix<'_>, numbers: &[f32], rule: Rule, random: Stream) -> Result<Quantized> {
         let shape = [x.rows(), x.columns()];
         let [down, across] = self.granularity.groups(shape)?;

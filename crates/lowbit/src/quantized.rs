@@ -90,7 +90,6 @@ impl Quantized {
     /// Returns the matrix as factors of products: numbers that are exact in bf16, row by row, and what they are multiplied
     /// with, a scale for each row or one for all. Scales of several blocks in a row are part of the numbers, which are then exact
     /// from 2^-126 on: they are powers of two, or codes of `e4m3` for numbers of `e2m1`.
-    #[inline(always)]
     pub fn factors(&self) -> (Vec<f32>, Vec<f32>) {
         let ([rows, columns], [height, width]) = (self.shape, self.group);
         let mut numbers = vec![0.0; self.codes.len()];

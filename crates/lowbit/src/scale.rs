@@ -45,6 +45,14 @@ impl fmt::Display for ScaleRule {
 }
 
 impl Granularity {
+    /// Checks that groups divide a matrix of rows and columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](precast_base::ErrorKind::Shape) when they do not.
+    pub fn check(self, shape: [usize; 2]) -> Result<()> {
+        self.groups(shape).map(drop)
+    }
+
     /// Returns the number of groups over the rows and over the columns of a matrix.
     pub(crate) fn groups(self, [rows, columns]: [usize; 2]) -> Result<[usize; 2]> {
         match self {

@@ -6,8 +6,8 @@ use precast::{
     Child, Tensor, TensorElement,
     cell::AsCell,
     error::{Error, Result},
+    observe::warn,
 };
-use precast_tensor::logging::warn;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
