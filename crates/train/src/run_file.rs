@@ -368,7 +368,7 @@ impl RunFile {
         read.policy = policy.or(read.policy);
         if read.policy.is_none() {
             let words = format!(
-                "the key `policy` is missing from this map: {}; `precast train --policy` names one, too",
+                "the key `policy` is missing from this map: {}; the flag `--policy` of `precast train` takes its place",
                 RunV1::allowed("policy")
             );
             return Err(source.error(source.first(), Error::run(words)));

@@ -185,7 +185,7 @@ fn main() -> Result<()> {
     let policy = Policy::parse(\"version: 1\\nlevel: O2\\ndtype: float16\\nauthor: me\\n\", \"policy.yaml\")?;
     assert_eq!(policy.author.as_deref(), Some(\"me\"));
     assert!(policy.plan(&model)?.to_string().contains(\"Halved\"));
-    let run = \"version: 1\\nremark: first\\nmodel: mlp\\ndata: digits\\n\";
+    let run = \"version: 1\\nremark: first\\nmodel: mlp\\npolicy: o2-bf16\\ndata: digits\\n\";
     let run = precast_train::RunFile::parse(run, \"run.yaml\")?;
     assert!(run.to_yaml()?.contains(\"remark: first\"));
     println!(\"all work\");

@@ -123,7 +123,11 @@ fn a_value_of_another_form_is_told_with_the_form_that_is_expected() {
             ("policy: o2-bf16", "policy: {level: O2, dtype: bfloat16}", &["wrong.yaml:3:9: ", policy]),
             ("policy: o2-bf16", "policy:\n  level: O2\n  dtype: bfloat16", &["wrong.yaml:4:3: ", policy]),
             ("policy: o2-bf16", "policy: [o1, o2]", &["wrong.yaml:3:9: ", policy]),
-            ("policy: o2-bf16", "", &["the key `policy` is missing", "`precast train --policy` names one, too"]),
+            (
+                "policy: o2-bf16",
+                "",
+                &["the key `policy` is missing", "the flag `--policy` of `precast train` takes its place"],
+            ),
             ("policy: o2-bf16", "policy: bf16", &["wrong.yaml:3:9: ", "(did you mean `o2-bf16`?)"]),
             ("policy: o2-bf16", "policy: fp16", &["(did you mean `o2`?)"]),
             ("policy: o2-bf16", "policy: O2", &["(did you mean `o2`?)"]),
