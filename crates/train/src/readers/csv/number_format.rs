@@ -22,7 +22,7 @@ pub(super) const MINUS: char = '\u{2212}';
 /// The decimal marks and thousands separators of numbers that are not whole, or are large.
 pub(super) const POINTS: [char; 5] = ['.', ',', '\u{66b}', '\u{ff0e}', '\u{ff0c}'];
 
-/// What [`NumberFormat::told_of`] says of a unit.
+/// The words of [`NumberFormat::told_of`] for a unit.
 pub(super) const UNIT: &str = "with a unit";
 
 /// Signs around numbers that some spreadsheets write.

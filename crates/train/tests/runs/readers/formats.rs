@@ -82,7 +82,7 @@ fn targets_that_look_like_numbers_are_refused() {
     assert_eq!(*numbers.targets(), Targets::Numbers { shape: vec![1], values: vec![-1.5, 2.0] });
 }
 
-/// What a spreadsheet writes for a failed formula is neither a class nor a word.
+/// A failed formula of a spreadsheet is neither a class nor a word.
 #[test]
 fn errors_of_spreadsheets_are_no_words() {
     for cell in ["#N/A", "#NV", "#DIV/0!", "#VALUE!", "#NAME?", "#WERT!", "Err:502"] {
