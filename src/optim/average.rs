@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use precast_tensor::logging::warn;
 
 use crate::{
-    Param, Tensor,
-    cell::{Params, Towards},
+    Child, Param, Tensor,
+    cell::{AsCell, Params, Towards},
     error::{Error, Result},
 };
 
@@ -16,7 +16,8 @@ use crate::{
 /// Update n, counted from 0, moves the average to `d * average + (1 - d) * weights`, where d is the smaller of the decay
 /// and `(1 + n) / (10 + n)`: the first weights are soon forgotten, as in TensorFlow's `ExponentialMovingAverage` with
 /// `num_updates`. [`constant`](Average::constant) turns this off. Averages are f32, f64 for f64 parameters, in whatever
-/// dtype weights are stored. Buffers, such as running statistics, are not averaged.
+/// dtype weights are stored. [`statistics`](Average::statistics) adds the running statistics of batch norms; other buffers
+/// are not averaged.
 ///
 /// ```
 /// use precast::{optim::Average, prelude::*, storage::weights};
@@ -38,7 +39,7 @@ use crate::{
 #[doc(alias = "EMA")]
 #[derive(Clone, Debug)]
 pub struct Average {
-    params: Params,
+    params: Vec<(String, Param)>,
     towards: Towards,
     is_constant: bool,
     updates: u64,
@@ -59,7 +60,21 @@ impl Average {
             ));
         }
         let values = params.iter().map(|(_, param)| wide(&param.full())).collect();
-        Ok(Average { params, towards, is_constant: false, updates: 0, values })
+        Ok(Average { params: params.into_iter().collect(), towards, is_constant: false, updates: 0, values })
+    }
+
+    /// Averages the running statistics of the batch norms of a network as well, unless they are frozen. An average that
+    /// is behind the weights has other means and variances than those, which its evaluation would else use.
+    #[must_use]
+    pub fn statistics<C: ?Sized + AsCell>(mut self, net: &Child<C>) -> Self {
+        let is_one =
+            |path: &str| ["running_mean", "running_var"].contains(&path.rsplit('.').next().unwrap_or_default());
+        let moving = |(path, param): &(String, Param)| is_one(path) && param.is_buffer() && !param.is_frozen();
+        for (path, param) in net.named_params().into_iter().filter(moving) {
+            self.values.push(wide(&param.full()));
+            self.params.push((path, param));
+        }
+        self
     }
 
     /// Uses the full decay from the first update on.
@@ -90,7 +105,7 @@ impl Average {
 
     /// Returns the average of each parameter, with its path.
     pub fn values(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.params.iter().map(|(path, _)| path).zip(&self.values)
+        self.params.iter().map(|(path, _)| path.as_str()).zip(&self.values)
     }
 
     /// Runs `f` while the parameters have their averages, rounded once where they are stored low; then they have their
@@ -113,7 +128,7 @@ impl Average {
         if self.updates == 0 {
             return Ok(());
         }
-        let put = |((path, param), value): ((&str, &Param), &Tensor)| {
+        let put = |((path, param), value): (&(String, Param), &Tensor)| {
             let value = value.cast(param.full().dtype());
             param.set(&value).map_err(|error| error.context(format_args!("the average of `{path}`")))
         };

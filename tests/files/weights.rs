@@ -314,6 +314,30 @@ fn all_differences_are_told_at_once() {
     assert_eq!(refused(&net(1), &file, &LoadOptions::new()), expected);
 }
 
+/// `weight_v` without `weight_g` has the shape of `weight`, and another value.
+#[test]
+fn parts_of_a_weight_are_told_and_not_taken_for_it() {
+    let folder = Folder::new("parts");
+    let file = folder.at("w.safetensors");
+    let ones = |shape: &[usize]| Tensor::ones(shape, DType::F32);
+    let (bias, g, v) = (ones(&[3]), ones(&[3, 1]), ones(&[3, 2]));
+    for (parts, cure) in [
+        (["0.weight_g", "0.weight_v"], "remove_weight_norm"),
+        (["0.weight_u", "0.weight_orig"], "remove_spectral_norm"),
+        (["0.weight_mask", "0.weight_orig"], "prune.remove"),
+        (
+            ["0.parametrizations.weight.original0", "0.parametrizations.weight.original1"],
+            "parametrize.remove_parametrizations",
+        ),
+    ] {
+        weights::write(&file, [(parts[0], &g), (parts[1], &v), ("0.bias", &bias)]).unwrap();
+        let net: Child = sequential![Dense::new(2, 3, &mut Rng::seed(1))].into();
+        let told = refused(&net, &file, &LoadOptions::torch());
+        assert!(told.contains(&format!("computes a weight: `torch.nn.utils.{cure}` stores the weight")), "{told}");
+        assert!(!told.contains("did you mean"), "{told}");
+    }
+}
+
 #[test]
 fn options_fit_a_file_to_a_network_and_the_report_says_how() {
     let folder = Folder::new("options");

@@ -78,6 +78,43 @@ fn weights_are_their_averages_for_a_while() {
     }
 }
 
+/// The mean behind a linear layer is linear in its weights, so that its average is the mean that the averaged weights give.
+#[test]
+fn averaged_statistics_are_those_of_averaged_weights() {
+    let norm = BatchNorm1dSpec::new(3).momentum(1.0).build().unwrap();
+    let mut net: Child = sequential![Dense::new(2, 3, &mut Rng::seed(2)), norm].into();
+    net.set_train(true);
+    let rows = [[49.0, -50.5], [51.5, -48.0], [50.5, -51.0]];
+    let x = Tensor::from_f64(rows.as_flattened(), &[3, 2], DType::F32).unwrap();
+    let target = Tensor::randn(&[3, 3], &mut Rng::seed(3)).unwrap();
+    let mut optimizer = Sgd::new(net.params(), 0.02);
+    let mut average = Average::new(net.params(), 0.9).unwrap().statistics(&net);
+    for _ in 0..30 {
+        let loss = net.call(&x).unwrap().mse_loss(&target, Reduction::Sum).unwrap();
+        assert_eq!(LossScale::none().step(&mut optimizer, loss).unwrap(), Outcome::Stepped);
+        // Of the weights after the step.
+        precast::no_grad(|| net.call(&x)).unwrap();
+        average.update().unwrap();
+    }
+    let means = |net: &Child| {
+        let of = |name: &str| net.named_params().into_iter().find(|(path, _)| path == name).unwrap().1.full().to_f64();
+        let (weight, bias) = (of("0.weight"), of("0.bias"));
+        let mean = |i: usize| rows.iter().map(|row| row[i]).sum::<f64>() / 3.0;
+        let linear =
+            (0..3).map(|o| weight[2 * o] * mean(0) + weight[2 * o + 1] * mean(1) + bias[o]).collect::<Vec<_>>();
+        (linear, of("1.running_mean"))
+    };
+    let far = |(linear, running): (Vec<f64>, Vec<f64>)| {
+        linear.iter().zip(&running).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    };
+    let (last, within) = (means(&net), average.with(|| Ok(means(&net))).unwrap());
+    assert!(far((within.0.clone(), last.1.clone())) > 0.01, "the weights have moved: {within:?} {last:?}");
+    assert!(far(within) < 1e-4 && far(last) < 1e-4);
+
+    net.named_params().iter().filter(|(_, param)| param.is_buffer()).for_each(|(_, param)| param.freeze());
+    assert_eq!(Average::new(net.params(), 0.9).unwrap().statistics(&net).values().count(), net.params().len());
+}
+
 #[test]
 fn an_average_continues_from_a_checkpoint_bit_for_bit() {
     let folder = Folder::new("averages");

@@ -12,8 +12,9 @@ const JOINED: [[&str; 3]; 3] = [
 
 /// Launchers whose processes MPI cannot join: a name, the size of a job, a variable that is set with it, and a launcher
 /// to use instead.
-const APART: [[&str; 4]; 4] = [
+const APART: [[&str; 4]; 5] = [
     ["Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun --mpi=pmix"],
+    ["Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run -o pmi=simple"],
     ["Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "mpirun"],
     ["jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "mpirun"],
     ["torchrun", "WORLD_SIZE", "MASTER_ADDR", "mpirun"],
@@ -53,7 +54,7 @@ pub fn launched_as() -> Option<usize> {
 }
 
 /// Returns a sentence about several processes that a launcher has started, if MPI cannot join them: those of `srun`
-/// without PMIx or PMI-2, of torchrun, Horovod or jsrun.
+/// without PMIx or PMI-2, of Flux without PMI, of torchrun, Horovod or jsrun.
 pub fn launched_apart() -> Option<String> {
     if launched().is_some() {
         return None;

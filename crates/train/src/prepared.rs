@@ -43,6 +43,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
     let mut notes = check(file, &net, data, &loss)?;
     notes.extend(note_on_warm_up(&file.options, data.train.len()));
+    notes.extend(note_on_length(&file.options, data.train.len()));
     notes.extend(note_on_batch(&file.options, data.train.len()));
     notes.extend(note_on_rates(&file.options, &net, data.train.len()));
     notes.extend(note_on_one_class(&data.train, &loss));
@@ -94,6 +95,26 @@ fn note_on_warm_up(options: &FitOptions, examples: usize) -> Option<String> {
     }
 }
 
+/// Returns a note on a schedule that begins to act after the end of the run.
+fn note_on_length(options: &FitOptions, examples: usize) -> Option<String> {
+    let steps = options.steps(examples).saturating_sub(options.warm_up);
+    let (met, is_late) = match options.schedule {
+        Schedule::Step { every, .. } => (format!("{steps} steps, and `every` is {every}"), every >= steps),
+        Schedule::Restarts { every, .. } => (format!("{steps} steps, and `every` is {every}"), every > steps),
+        // The rate falls behind the first epoch, those without a better score, and one more.
+        Schedule::Plateau { patience, .. } => {
+            let epochs = options.epochs;
+            (format!("{epochs} epochs, and a patience of {patience}"), patience.saturating_add(2) >= epochs)
+        }
+        _ => return None,
+    };
+    let what = match options.schedule {
+        Schedule::Restarts { .. } => "no wave ends",
+        _ => "the learning rate does not fall",
+    };
+    (is_late && steps > 0).then(|| format!("`schedule`: the run has {met}, so {what}"))
+}
+
 /// Returns whether targets are whole numbers, one for each example, and a model has an output for each as a class.
 fn are_classes(train: &Dataset, outputs: &[usize]) -> bool {
     let (Targets::Numbers { shape, values }, &[_, classes]) = (train.targets(), outputs) else { return false };
@@ -104,20 +125,36 @@ fn are_classes(train: &Dataset, outputs: &[usize]) -> bool {
 /// Number of steps whose learning rates are looked at.
 const STEPS: usize = 1 << 16;
 
-/// Returns a note on learning rates with which no step changes a parameter.
+/// Share of the full learning rate below which the sum of a step and one at the full rate is the latter, in float32.
+const LEAST: f64 = 1.0 / (1u32 << 24) as f64;
+
+/// Returns a note on learning rates with which no step changes a parameter, or hardly so in a tenth of the run.
 fn note_on_rates(options: &FitOptions, net: &Child, examples: usize) -> Option<String> {
     let FitOptions { lr, schedule, warm_up, ref groups, .. } = *options;
     let steps = options.steps(examples);
     let is_zero = |factor: f64| (lr * factor) as f32 == 0.0;
-    let trains = |step: &usize| !is_zero(schedule.factor_after(warm_up, *step, steps));
+    let seen = steps.min(STEPS);
+    // The number of steps up to the last one with such a factor.
+    let until = |enough: &dyn Fn(f64) -> bool| {
+        (0..seen).rev().find(|&step| enough(schedule.factor_after(warm_up, step, steps))).map_or(seen, |last| last + 1)
+    };
+    let (zero, small) = (until(&|factor| !is_zero(factor)), until(&|factor| factor.abs() >= LEAST));
     let words = if is_zero(1.0) {
         format!("`lr`: {lr:e} is 0 in float32")
-    } else if let Some(last) = (0..steps.min(STEPS)).rev().find(trains)
-        && last + 1 < steps.min(STEPS)
-    {
-        let from = last + 2;
+    } else if zero < seen || 10 * small < 9 * seen {
+        let (is, change) = match zero == small {
+            true => ("0 in float32", "do not change"),
+            false => ("below 2^-24 of `lr`", "hardly change"),
+        };
+        let cure = match schedule {
+            Schedule::Step { .. } => {
+                format!("; `every` counts steps, of which an epoch has {}", steps / options.epochs.max(1))
+            }
+            _ => String::new(),
+        };
+        let from = small + 1;
         return Some(format!(
-            "`schedule`: the learning rate is 0 in float32 from step {from} of {steps} on, so these steps do not change the network"
+            "`schedule`: the learning rate is {is} from step {from} of {steps} on, so these steps {change} the network{cure}"
         ));
     } else {
         // Patterns that cannot be read are refused with the optimizer.

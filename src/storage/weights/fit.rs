@@ -91,13 +91,16 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
     }
 
     let unread: Vec<&str> = left_over.iter().map(|(path, _)| path.as_str()).collect();
-    let mut hints = HINTS;
+    let parts = in_parts(&left_over);
+    // A part has another meaning than the weight that has nearly its name.
+    let mut hints = if parts.is_some() { 0 } else { HINTS };
     let mut near = |name: &str, all: &[&str]| {
         hints = hints.saturating_sub(1);
         if hints == 0 { String::new() } else { same_end_or_near(name, all) }
     };
     let mut all = fit.rules.unused(&stored.keys().map(String::as_str).collect::<Vec<_>>(), &paths);
     all.extend(prefix(&left_over, &missing));
+    all.extend(parts);
     all.extend(missing.iter().map(|path| format!("`{path}` is not in the file{}", near(path, &unread))));
     all.extend(
         left_over
@@ -121,6 +124,22 @@ fn prefix(left_over: &[(&String, &str)], missing: &[&str]) -> Option<String> {
         let first = printable(first);
         format!("all of these names in the file begin with `{first}.`: `.rename(\"{first}.**\", \"**\")` takes it off")
     })
+}
+
+/// Describes a weight that torch stores in parts, from which its value is computed, and what makes one of them.
+fn in_parts(left_over: &[(&String, &str)]) -> Option<String> {
+    let of = |name: &str| match name {
+        _ if name.contains(".parametrizations.") => Some("parametrize.remove_parametrizations"),
+        _ if name.ends_with(".weight_g") => Some("remove_weight_norm"),
+        _ if name.ends_with(".weight_u") => Some("remove_spectral_norm"),
+        _ if name.ends_with(".weight_mask") => Some("prune.remove"),
+        _ => None,
+    };
+    let (name, cure) = left_over.iter().find_map(|(_, name)| Some((name, of(name)?)))?;
+    let name = printable(name);
+    Some(format!(
+        "`{name}` is a part from which torch computes a weight: `torch.nn.utils.{cure}` stores the weight, before the file is written"
+    ))
 }
 
 struct Fit<'a> {

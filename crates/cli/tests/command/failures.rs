@@ -315,6 +315,11 @@ fn processes_that_mpi_cannot_join_have_a_note() {
                  this process trains alone\n";
     assert!(run(&slurm).contains(words), "{}", run(&slurm));
     assert!(run(&[("WORLD_SIZE", "2"), ("MASTER_ADDR", "here")]).contains("note: torchrun has started 2 processes"));
+    let flux = run(&[("FLUX_JOB_SIZE", "4"), ("FLUX_TASK_RANK", "1")]);
+    assert!(
+        flux.contains("Flux has started 4 processes, which MPI cannot join; `flux run -o pmi=simple -n 4`"),
+        "{flux}"
+    );
     // One task, and a script that Slurm has started.
     assert!(!run(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]).contains("MPI"));
     assert!(!run(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).contains("MPI"));

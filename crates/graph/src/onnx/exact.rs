@@ -224,7 +224,7 @@ impl Keep<'_> {
     }
 }
 
-/// Returns the nodes whose coordinates or indices come from a low product, with the product and a word for what they read.
+/// Returns the nodes whose coordinates, boxes or indices come from a low product, with the product and a word for what they read.
 pub(super) fn places(
     facts: &Facts<'_>,
     values: &Values<'_>,
@@ -233,12 +233,14 @@ pub(super) fn places(
     let mut found = Vec::new();
     let mut entered = vec![false; values.values.len()];
     for (index, placed) in values.nodes.iter().enumerate() {
-        let what = match placed.op() {
-            "GridSample" => "coordinates",
-            "Gather" | "GatherElements" | "GatherND" => "indices",
+        let (what, place) = match placed.op() {
+            "GridSample" => ("coordinates", 1),
+            "NonMaxSuppression" => ("boxes", 0),
+            "MaxRoiPool" | "RoiAlign" => ("boxes", 1),
+            "Gather" | "GatherElements" | "GatherND" => ("indices", 1),
             _ => continue,
         };
-        let mut pending: Vec<usize> = placed.input(1).into_iter().collect();
+        let mut pending: Vec<usize> = placed.input(place).into_iter().collect();
         while let Some(value) = pending.pop() {
             if std::mem::replace(&mut entered[value], true) {
                 continue;

@@ -124,7 +124,7 @@ impl OnnxPlan<'_> {
         })
     }
 
-    /// Returns notes on coordinates and indices that come from products in the low dtype, whose digits may be too few.
+    /// Returns notes on coordinates, boxes and indices that come from products in the low dtype, whose digits may be too few.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -14,11 +14,12 @@ use precast_base::{files, printable};
 
 use super::{
     class_names::ClassNames,
-    picture::{Picture, PixelFormat, refused},
+    picture::{Picture, PixelFormat, is_turned, refused},
     rows::{CHANGED, State, state_of},
 };
 use crate::data::{
     Dataset, Inputs, Targets,
+    origin::{Parts, Read},
     resize::{MOST_PIXELS, resize},
 };
 
@@ -30,7 +31,7 @@ pub struct Images {
     /// The folder. The names of its subfolders are the classes.
     pub folder: PathBuf,
     /// Pixel format to which images are converted, without transparency. Profiles of colours and the orientation of a
-    /// camera are not applied, as in torchvision.
+    /// camera are not applied, as in torchvision; images in memory that have such an orientation are noted.
     #[option(default = PixelFormat::Rgb, no_setter)]
     pub pixels: PixelFormat,
     /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
@@ -227,6 +228,9 @@ struct Pixels<'a> {
     /// Number of images, and the most values of all.
     count: usize,
     most: usize,
+    /// Number of images that a camera has turned, and the first one.
+    turned: usize,
+    first_turned: PathBuf,
 }
 
 impl<'a> Pixels<'a> {
@@ -235,7 +239,10 @@ impl<'a> Pixels<'a> {
             Some([h, w]) if !(1..=MOST_PIXELS).contains(&h) || !(1..=MOST_PIXELS).contains(&w) => {
                 Err(Error::value(format!("images cannot be resized to {h} x {w}; allowed: 1 to {MOST_PIXELS} pixels")))
             }
-            _ => Ok(Pixels { options, size: None, values: Vec::new(), count: 0, most: MOST_VALUES }),
+            _ => {
+                let (values, first_turned) = (Vec::new(), PathBuf::new());
+                Ok(Pixels { options, size: None, values, count: 0, most: MOST_VALUES, turned: 0, first_turned })
+            }
         }
     }
 
@@ -274,6 +281,12 @@ impl<'a> Pixels<'a> {
             return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
         }
         self.count += 1;
+        if is_turned(bytes) {
+            if self.turned == 0 {
+                self.first_turned = file.into();
+            }
+            self.turned += 1;
+        }
         for channel in image.channels(self.options.pixels) {
             if met == size {
                 self.values.extend(channel);
@@ -294,6 +307,15 @@ impl<'a> Pixels<'a> {
     fn dataset(self, folder: &Path, targets: Targets) -> Result<Dataset> {
         let channels = self.channels();
         let Some(([h, w], _)) = self.size else { return Err(refused(folder, "there are no images")) };
-        Dataset::of(Inputs::Numbers(self.values), &[channels, h, w], targets)
+        let note = (self.turned > 0).then(|| {
+            let (file, turned, count) = (self.first_turned.display().to_string(), self.turned, self.count);
+            format!(
+                "{}: by the orientation of its camera, the picture is not as its pixels, which are read as they are; so it is \
+                 in {turned} of {count} images; `ImageOps.exif_transpose` of Pillow turns them",
+                printable(&file)
+            )
+        });
+        let read = Read { notes: note.into_iter().collect(), ..Read::default() };
+        Ok(Dataset::of(Inputs::Numbers(self.values), &[channels, h, w], targets)?.with_origin(Parts::default(), read))
     }
 }

@@ -18,8 +18,15 @@ pub(super) fn end_of(text: &str) -> (usize, usize) {
 /// Returns the error for a text that is not UTF-8 from some bytes on.
 pub(super) fn not_utf8(bytes: &[u8]) -> Error {
     let (met, from) = match bytes {
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("a mark of UTF-16".to_string(), "UTF-16"),
-        _ => (format!("the byte 0x{:02x}", bytes.first().copied().unwrap_or_default()), "WINDOWS-1252"),
+        [0xff, 0xfe, 0, 0, ..] => ("a mark of UTF-32", "UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("a mark of UTF-16", "UTF-16"),
+        _ => {
+            let met = bytes.first().copied().unwrap_or_default();
+            let others = "or `-f CP932` (Japanese), `-f GB18030` (Chinese), `-f WINDOWS-1251` (Cyrillic)";
+            return Error::data(format!(
+                "the byte 0x{met:02x} is not UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` may convert the file, {others}"
+            ));
+        }
     };
     Error::data(format!("{met} is not UTF-8; `iconv -f {from} -t UTF-8` may convert the file"))
 }

@@ -183,6 +183,36 @@ fn has_end(bytes: &[u8]) -> bool {
     false
 }
 
+/// Returns whether a camera has noted in a JPEG file that the picture is turned or mirrored against its pixels: an
+/// orientation other than 1. (Exif, in the first segment of the kind APP1.)
+pub(super) fn is_turned(bytes: &[u8]) -> bool {
+    let mut rest = bytes.get(2..).unwrap_or_default();
+    while let [0xff, kind @ 0xe0..=0xef, high, low, ..] = *rest {
+        let Some((segment, after)) = rest.split_at_checked(2 + usize::from(u16::from_be_bytes([high, low]))) else {
+            return false;
+        };
+        if let (0xe1, Some(tags)) = (kind, segment.get(4..).and_then(|data| data.strip_prefix(b"Exif\0\0"))) {
+            return orientation(tags).is_some_and(|met| met != 1);
+        }
+        rest = after;
+    }
+    false
+}
+
+/// Returns the orientation among the tags of a picture, which are those of a TIFF file.
+fn orientation(tags: &[u8]) -> Option<u16> {
+    const ORIENTATION: u16 = 0x112;
+    let is_little = tags.starts_with(b"II");
+    let number = |at: usize| {
+        let bytes = tags.get(at..)?.first_chunk()?;
+        Some(if is_little { u16::from_le_bytes(*bytes) } else { u16::from_be_bytes(*bytes) })
+    };
+    // The tags begin within the segment, whose length is a number of 16 bits, and each has 12 bytes.
+    let first = usize::from(number(if is_little { 4 } else { 6 })?);
+    let at = (0..usize::from(number(first)?)).map(|tag| first + 2 + 12 * tag);
+    at.take_while(|at| *at < tags.len()).find(|at| number(*at) == Some(ORIENTATION)).and_then(|at| number(at + 8))
+}
+
 /// Returns whether bytes are the beginning of a text.
 fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)

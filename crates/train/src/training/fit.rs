@@ -174,11 +174,12 @@ impl Fit {
             let set = optimizer.set_group(&group.path, group.group());
             set.map_err(|error| error.about(group.path.as_str()))?;
         }
-        Fit::with_optimizer(optimizer, options)
+        let fit = Fit::with_optimizer(optimizer, options)?;
+        Ok(Fit { average: fit.average.map(|average| average.statistics(net)), ..fit })
     }
 
     /// Creates a run as [`Fit::new`] does, with the given optimizer; [`FitOptions::method`] and [`FitOptions::groups`] are
-    /// ignored.
+    /// ignored, and an average has weights alone.
     ///
     /// # Errors
     /// As [`Fit::new`].

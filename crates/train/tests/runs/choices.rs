@@ -606,9 +606,20 @@ fn runs_that_can_learn_nothing_are_noted() {
     ];
     assert_eq!(notes("d.csv", "groups: [{path: '**', lr_factor: 0}]"), groups);
     assert_eq!(notes("d.csv", "groups: [{path: '**', lr_factor: 1}, {path: '0', lr_factor: 1e-60}]"), groups);
-    let schedule =
-        "`schedule`: the learning rate is 0 in float32 from step 2 of 2 on, so these steps do not change the network";
-    assert_eq!(notes("d.csv", "schedule: {step: {every: 1, factor: 0}}"), [schedule]);
+    let schedule = |is: &str, from: usize, steps: usize, change: &str| {
+        format!(
+            "`schedule`: the learning rate is {is} from step {from} of {steps} on, so these steps {change} the \
+             network; `every` counts steps, of which an epoch has {}",
+            steps / 2
+        )
+    };
+    assert_eq!(
+        notes("d.csv", "schedule: {step: {every: 1, factor: 0}}"),
+        [schedule("0 in float32", 2, 2, "do not change")]
+    );
+    // 0.1^7 is above 2^-24, and 0.1^8 below: steps 1 to 16 are the first eight factors, if each lasts for two.
+    let steps = "batch: 1, schedule: {step: {every: 2, factor: 0.1}}";
+    assert_eq!(notes("d.csv", steps), [schedule("below 2^-24 of `lr`", 17, 60, "hardly change")]);
     let one = "every target of the training examples is of the class `a`, so there is nothing to tell apart";
     assert_eq!(notes("one.csv", "lr: 0.1"), [one]);
     let ignored = "loss: {cross_entropy: {ignore_index: 9}}";
@@ -622,6 +633,7 @@ fn runs_that_can_learn_nothing_are_noted() {
         "schedule: cosine",
         "schedule: one-cycle",
         "schedule: {step: {every: 1, factor: 0.5}}",
+        "batch: 1, schedule: {step: {every: 8, factor: 0.1}}",
     ] {
         assert!(notes("d.csv", keys).is_empty(), "{keys}");
     }

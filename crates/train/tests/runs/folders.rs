@@ -68,6 +68,25 @@ fn a_warm_up_beyond_the_run_is_noted() {
     }
 }
 
+#[test]
+fn a_schedule_that_begins_after_the_run_is_noted() {
+    for (schedule, words) in [
+        ("{step: {every: 29, factor: 0.5}}", None),
+        ("{step: {every: 30, factor: 0.5}}", Some("30 steps, and `every` is 30, so the learning rate does not fall")),
+        ("{step: {every: 28, factor: 0.5}}, warm_up: 2", Some("28 steps, and `every` is 28")),
+        ("{restarts: {every: 30}}", None),
+        ("{restarts: {every: 31}}", Some("30 steps, and `every` is 31, so no wave ends")),
+        ("{plateau: {patience: 0}}", None),
+        ("{plateau: {patience: 1}}", Some("3 epochs, and a patience of 1, so the learning rate does not fall")),
+        ("cosine", None),
+    ] {
+        let more = format!(", schedule: {schedule}");
+        let run = Run::begin(&file("o0", &more), model(0), Folder::to_come("schedule-noted")).unwrap();
+        let noted = run.notes().iter().find(|note| note.starts_with("`schedule`: the run has "));
+        assert_eq!(noted.map(|note| note.contains(words.unwrap_or("?"))), words.map(|_| true), "{more}: {noted:?}");
+    }
+}
+
 /// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
 #[test]
 fn a_run_stopped_at_any_step_ends_with_the_same_bits() {

@@ -1,7 +1,7 @@
 //! Steps from several batches, clipped gradients and groups in the training loop.
 
 use precast::{
-    optim::{Method, SgdOptions},
+    optim::{Average, Method, SgdOptions},
     prelude::*,
 };
 use precast_train::{
@@ -148,4 +148,14 @@ fn the_average_is_scored() {
     let last = weights(&net);
     assert_ne!(run.with_average(|| Ok(weights(&net))).unwrap(), last);
     assert_eq!(weights(&net), last);
+}
+
+#[test]
+fn the_average_of_a_run_has_the_statistics_of_batch_norms() {
+    let net: Child = sequential![Dense::new(3, 4, &mut Rng::seed(1)), BatchNorm1d::new(4)].into();
+    let checkpoint = Fit::new(&net, &FitOptions::default().average(0.9)).unwrap().checkpoint(&net);
+    let weights = Average::new(net.params(), 0.9).unwrap();
+    checkpoint.restore_average(&mut weights.clone().statistics(&net)).unwrap();
+    let error = checkpoint.restore_average(&mut weights.clone()).unwrap_err().to_string();
+    assert!(error.contains("an average of `1.running_mean`"), "{error}");
 }

@@ -132,6 +132,18 @@ fn places_that_come_from_a_low_product_are_noted() {
         &[io("theta", &["1", "2"]), io("image", &["1", "1", "4", "4"])],
         &[io("y", &["1", "1", "2", "2"])],
     );
+    let boxes = graph(
+        &[node("MatMul", &["x", "w"], "m", &[]), nodes("NonMaxSuppression", &["m", "scores", "most"], &["y"], &[])],
+        &[floats("w", &[4, 4], &[0.5; 16]), ints("most", &[1], &[5])],
+        &[io("x", &["1", "n", "4"]), io("scores", &["1", "1", "n"])],
+        &[value("y", INT64, &["k", "3"])],
+    );
+    let regions = graph(
+        &[node("MatMul", &["x", "w"], "m", &[]), node("RoiAlign", &["image", "m", "which"], "y", &[])],
+        &[floats("w", &[4, 4], &[0.5; 16]), ints("which", &[2], &[0, 0])],
+        &[io("x", &["2", "4"]), io("image", &["1", "1", "4", "4"])],
+        &[io("y", &["2", "1", "1", "1"])],
+    );
     let table = |last: Message| {
         between(
             &[
@@ -154,6 +166,8 @@ fn places_that_come_from_a_low_product_are_noted() {
     };
     for (name, model, wanted) in [
         ("grid", build::model(&grid, 20), vec![words("`y` (GridSample)", "`m` (MatMul)", "coordinates")]),
+        ("boxes", build::model(&boxes, 20), vec![words("`y` (NonMaxSuppression)", "`m` (MatMul)", "boxes")]),
+        ("regions", build::model(&regions, 20), vec![words("`y` (RoiAlign)", "`m` (MatMul)", "boxes")]),
         ("hash", table(node("Sub", &["c", "one"], "i", &[])), vec![words("`u` (Gather)", "`h` (MatMul)", "indices")]),
         // A choice by comparison, and an index that no product makes.
         ("choice", table(nodes("ArgMax", &["p"], &["i"], &[int("axis", 1)])), vec![]),

@@ -17,6 +17,14 @@ use crate::{
 /// Words that often mark an empty cell; pandas reads them so.
 const MARKS: [&str; 9] = ["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?", "-"];
 
+/// Returns whether a cell has an error of a spreadsheet: `#N/A`, which is `#NV` in German, `#DIV/0!`, `#NAME?`, `Err:502`.
+pub(super) fn is_error(cell: &str) -> bool {
+    match cell.strip_prefix('#') {
+        Some(name) => ["N/A", "NA", "NV"].contains(&name) || name.ends_with(['!', '?']) && !name.contains(' '),
+        None => cell.strip_prefix("Err:").is_some_and(|code| code.parse::<u32>().is_ok()),
+    }
+}
+
 impl Csv {
     /// Returns whether inputs are read as a table, which an encoding makes numbers of.
     pub(super) fn is_encoded(&self) -> bool {
@@ -126,11 +134,14 @@ impl Table<'_> {
     }
 
     /// Suggests what reads a word in a column of numbers.
-    pub(super) fn word_hint(cell: &str, is_input: bool) -> String {
+    pub(super) fn word_hint(&self, cell: &str, is_input: bool) -> String {
+        if let Some((what, how)) = self.format.told_of(cell) {
+            return format!("; it looks like one {what}, and {how}");
+        }
         if !is_input {
             return "; a row whose target is not known is left out of the file, or words are classes with `as: classes`".into();
         }
-        if MARKS.contains(&cell) {
+        if MARKS.contains(&cell) || is_error(cell) {
             return format!("; if it marks an empty cell: `missing: [\"{cell}\"]` with `empty: median`");
         }
         "; a column of words belongs under `one_hot`, `indices` or `ignore`, or is a `target`".into()

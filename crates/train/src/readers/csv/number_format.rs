@@ -19,6 +19,21 @@ const THOUSANDS: [(char, &str); 5] =
 /// The minus sign of typesetters, which spreadsheets of some languages write.
 pub(super) const MINUS: char = '\u{2212}';
 
+/// The decimal marks and thousands separators of numbers that are not whole, or are large.
+pub(super) const POINTS: [char; 5] = ['.', ',', '\u{66b}', '\u{ff0e}', '\u{ff0c}'];
+
+/// The words of [`NumberFormat::told_of`] for a unit.
+pub(super) const UNIT: &str = "with a unit";
+
+/// Signs around numbers that some spreadsheets write.
+const UNITS: [char; 6] = ['%', '\u{2030}', '$', '\u{20ac}', '\u{a3}', '\u{a5}'];
+
+/// The zeros of scripts with digits of their own (Arabic, Persian, of India, Thai, full-width), which nine digits follow.
+const ZEROS: [char; 13] = [
+    '\u{660}', '\u{6f0}', '\u{966}', '\u{9e6}', '\u{a66}', '\u{ae6}', '\u{b66}', '\u{be6}', '\u{c66}', '\u{ce6}',
+    '\u{d66}', '\u{e50}', '\u{ff10}',
+];
+
 impl NumberFormat {
     /// Creates a format from its separators.
     ///
@@ -119,6 +134,34 @@ impl NumberFormat {
         usize::from(self.decimal != other.decimal) + usize::from(self.thousands != other.thousands)
     }
 
+    /// Describes a number that is written in a way which no format reads, and the way that one does.
+    pub fn told_of(self, cell: &str) -> Option<(&'static str, &'static str)> {
+        let reads = |bare: &str| self.number(bare).is_some_and(f64::is_finite) || !self.others(&[bare]).is_empty();
+        let without = |bare: &str| bare.trim_matches(UNITS).trim().to_string();
+        let digit = |met: char| {
+            let zero = ZEROS.iter().find(|zero| (**zero..).take(10).any(|digit| digit == met))?;
+            char::from_digit(met as u32 - *zero as u32, 10)
+        };
+        let plain = |met: char| match met {
+            '\u{66b}' | '\u{ff0e}' => '.',
+            '\u{ff0c}' => ',',
+            met => digit(met).unwrap_or(met),
+        };
+        let in_brackets = cell.strip_prefix('(').and_then(|cell| cell.strip_suffix(')'));
+        if in_brackets.is_some_and(|bare| reads(&without(bare))) {
+            return Some(("in parentheses", "a negative number has a minus sign in front"));
+        }
+        if cell.strip_suffix(['-', MINUS]).is_some_and(|bare| reads(&without(bare))) {
+            return Some(("with a minus sign behind it", "the sign is in front"));
+        }
+        let bare = without(cell);
+        if bare != cell && reads(&bare) {
+            return Some((UNIT, "numbers are written without"));
+        }
+        let bare: String = cell.chars().map(plain).collect();
+        (bare != cell && reads(&bare)).then_some(("in digits of another script", "the digits are 0 to 9"))
+    }
+
     /// Describes how numbers of another format differ from those of this one, with the options that read them.
     pub fn told_apart(self, other: NumberFormat) -> String {
         let mark = if other.decimal == ',' { "comma" } else { "point" };
@@ -207,6 +250,29 @@ mod tests {
         assert_eq!(told(',', None, &["1.5"]), ["a decimal point (`decimal: \".\"`)"]);
         assert_eq!(told('.', None, &["1 234"]), ["spaces between thousands (`thousands: \" \"`)"]);
         assert!(told('.', None, &["rose"]).is_empty() && told('.', None, &["1.5", "2"]).is_empty());
+    }
+
+    #[test]
+    fn numbers_that_no_format_reads_are_told() {
+        let format = NumberFormat::new('.', None).unwrap();
+        for (cell, what) in [
+            ("(1,234.50)", Some("in parentheses")),
+            ("($0.25)", Some("in parentheses")),
+            ("12.5-", Some("with a minus sign behind it")),
+            ("12,5\u{2212}", Some("with a minus sign behind it")),
+            ("12.5 %", Some("with a unit")),
+            ("-$3.50", None),
+            ("\u{661}\u{662}\u{66b}\u{665}", Some("in digits of another script")),
+            ("\u{ff11}\u{ff0e}\u{ff15}", Some("in digits of another script")),
+            ("\u{967}\u{968}", Some("in digits of another script")),
+            ("12.5", None),
+            ("(a)", None),
+            ("a-", None),
+            ("\u{2460}", None),
+            ("()", None),
+        ] {
+            assert_eq!(format.told_of(cell).map(|(what, _)| what), what, "{cell}");
+        }
     }
 
     #[test]

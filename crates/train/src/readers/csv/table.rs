@@ -6,6 +6,7 @@ use precast_base::{names::did_you_mean_or_some, printable};
 
 use super::{
     Csv,
+    cells::is_error,
     columns::{Column, Columns},
     header::Header,
     number_format::NumberFormat,
@@ -271,7 +272,7 @@ impl<'a> Table<'a> {
     /// Parses the number in a cell of a row as [`number`](Table::number) does, with an error that names its place.
     pub fn number_of(&self, row: &Row, place: usize, cell: &str, is_input: bool) -> Result<(f64, Option<i128>)> {
         self.number(cell).map_err(|words| {
-            let is_comment = row.fields.get(0).is_some_and(|first| first.starts_with('#'));
+            let is_comment = row.fields.get(0).is_some_and(|first| first.starts_with('#') && !is_error(first));
             let hint = if is_comment { COMMENT.into() } else { self.hint(place, cell, is_input) };
             self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell)))
         })
@@ -301,7 +302,7 @@ impl<'a> Table<'a> {
         let formats = self.formats(place, cell);
         if formats.is_empty() {
             let header = self.header_hint();
-            return if header.is_empty() { Self::word_hint(cell, is_input) } else { header };
+            return if header.is_empty() { self.word_hint(cell, is_input) } else { header };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
     }

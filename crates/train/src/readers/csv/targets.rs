@@ -5,7 +5,12 @@ use std::collections::BTreeSet;
 use precast::error::{Error, Result};
 use precast_base::printable;
 
-use super::{Csv, TargetKind, number_format::MINUS, table::Table};
+use super::{
+    Csv, TargetKind,
+    cells::is_error,
+    number_format::{MINUS, POINTS, UNIT},
+    table::Table,
+};
 use crate::{
     data::{Targets, numbers::Wide},
     readers::class_names::ClassNames,
@@ -22,9 +27,6 @@ pub(super) struct Found {
 
 /// Number of rows from which distinct classes in all of them suggest numbers or names instead.
 const MANY: usize = 10;
-
-/// Signs around numbers that some spreadsheets write.
-const UNITS: [char; 6] = ['%', '\u{2030}', '$', '\u{20ac}', '\u{a3}', '\u{a5}'];
 
 impl Table<'_> {
     /// Reads the targets in some columns.
@@ -65,7 +67,7 @@ impl Table<'_> {
     fn kind(&self, place: usize) -> Result<TargetKind> {
         let (mut number, mut text) = (None, None);
         let (mut texts, mut formatted, mut looks_so) = (0, 0, None);
-        let (mut with_units, mut has_unit) = (0, None);
+        let (mut unread, mut is_unread) = (0, None);
         for row in self.rows() {
             let row = row?;
             let cell = self.cell(&row, place)?;
@@ -76,10 +78,16 @@ impl Table<'_> {
                     looks_so.get_or_insert_with(|| (row.line, cell.to_string()));
                     formatted += 1;
                 }
-                let bare = cell.trim_matches(UNITS).trim();
-                if bare != cell && (self.format.number(bare).is_some() || !self.format.others(&[bare]).is_empty()) {
-                    has_unit.get_or_insert_with(|| (row.line, cell.to_string()));
-                    with_units += 1;
+                if is_error(cell) {
+                    let words =
+                        format!("{}: `{cell}` is an error of a spreadsheet: remove these rows", self.shown(place));
+                    return Err(self.at(row.line, format!("{words}; if it is a class, say `as: classes`")));
+                }
+                // Whole numbers are classes, however they are written.
+                let told = self.format.told_of(cell).filter(|(what, _)| *what == UNIT || cell.contains(POINTS));
+                if let Some(told) = told {
+                    is_unread.get_or_insert_with(|| (row.line, cell.to_string(), told));
+                    unread += 1;
                 }
             } else if cell.trim_start_matches(MINUS).parse::<i64>().is_err() {
                 number.get_or_insert_with(|| (row.line, cell.to_string()));
@@ -91,8 +99,8 @@ impl Table<'_> {
             let words = format!("`{}` looks like a number with {formats}", printable(&cell));
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
-        if let Some((line, cell)) = has_unit.filter(|_| 2 * with_units > texts) {
-            let words = format!("`{}` looks like a number with a unit; numbers are written without", printable(&cell));
+        if let Some((line, cell, (what, how))) = is_unread.filter(|_| 2 * unread > texts) {
+            let words = format!("`{}` looks like a number {what}; {how}", printable(&cell));
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
         match (number, text) {

@@ -56,10 +56,16 @@ fn targets_that_look_like_numbers_are_refused() {
         (&["1.5", "2,5"], "a decimal comma (`decimal: \",\"`)"),
         (&["10%", "12.5 %"], "`10%` looks like a number with a unit; numbers are written without"),
         (&["\u{20ac} 1,50", "\u{20ac}2,50"], "`\u{20ac} 1,50` looks like a number with a unit"),
+        (
+            &["1.5", "(2.25)"],
+            "`(2.25)` looks like a number in parentheses; a negative number has a minus sign in front",
+        ),
+        (&["1.5-", "2"], "`1.5-` looks like a number with a minus sign behind it; the sign is in front"),
+        (&["\u{661}\u{66b}\u{665}"], "looks like a number in digits of another script; the digits are 0 to 9"),
     ] {
         let told = told(cells);
         assert!(
-            told.contains("looks like a number with") && told.contains(words) && told.contains("as: classes"),
+            told.contains("looks like a number ") && told.contains(words) && told.contains("as: classes"),
             "{told}"
         );
     }
@@ -68,10 +74,31 @@ fn targets_that_look_like_numbers_are_refused() {
     assert_eq!(parse(classes.clone().classes(), text).labels(), [0, 1]);
     assert_eq!(parse(classes.clone().class_names(["63,54", "60,24"]), text).labels(), [1, 0]);
     assert_eq!(parse(classes.clone(), "x;y\n1;a,b\n1;1,c\n1;3,4\n").classes(), 3);
+    // Whole numbers are classes, however they are written.
+    assert_eq!(parse(classes.clone(), "x;y\n1;(1)\n1;(2)\n1;2-\n1;\u{661}\n").classes(), 4);
     assert_eq!(parse(classes.clone(), "x;y\n1;5% fat\n1;100%\n1;none\n").classes(), 3);
     assert_eq!(parse(classes.clone(), "x;y\n1;\u{2212}1\n1;1\n").labels().len(), 2);
     let numbers = parse(classes, "x;y\n1;\u{2212}1.5\n1;2\n");
     assert_eq!(*numbers.targets(), Targets::Numbers { shape: vec![1], values: vec![-1.5, 2.0] });
+}
+
+/// A failed formula of a spreadsheet is neither a class nor a word.
+#[test]
+fn errors_of_spreadsheets_are_no_words() {
+    for cell in ["#N/A", "#NV", "#DIV/0!", "#VALUE!", "#NAME?", "#WERT!", "Err:502"] {
+        let target = error(file().target("y"), &format!("x,y\n1,7\n2,{cell}\n"));
+        let words = format!("table.csv:3: column 2 (`y`): `{cell}` is an error of a spreadsheet: remove these rows");
+        assert!(target.starts_with(&words) && target.contains("as: classes"), "{target}");
+        assert_eq!(parse(file().target("y").classes(), &format!("x,y\n1,7\n2,{cell}\n")).classes(), 2);
+        let input = error(file(), &format!("x,y\n{cell},7\n"));
+        assert!(input.ends_with(&format!("if it marks an empty cell: `missing: [\"{cell}\"]` with `empty: median`")));
+    }
+    assert_eq!(parse(file().target("y"), "x,y\n1,#1\n2,#2\n3,Err: no!\n4,# a!\n").classes(), 4);
+    let input = error(file(), "x,y\n(5),7\n");
+    assert!(
+        input.ends_with("it looks like one in parentheses, and a negative number has a minus sign in front"),
+        "{input}"
+    );
 }
 
 #[test]

@@ -158,6 +158,35 @@ fn jpeg_images_are_read_as_pillow_reads_them() {
 }
 
 /// Damaged bytes give other pixels or an error.
+/// Cameras write the orientation in either order of bytes. 1 is that of the pixels.
+#[test]
+fn pictures_that_a_camera_has_turned_are_noted() {
+    let path = format!("{}/tests/runs/readers/files/jpeg/colours.jpg", env!("CARGO_MANIFEST_DIR"));
+    let plain = std::fs::read(path).unwrap();
+    let with = |tags: &[u8]| {
+        let data = [b"Exif\0\0", tags].concat();
+        let length = u16::try_from(data.len() + 2).unwrap().to_be_bytes();
+        [&plain[..2], &[0xff, 0xe1], &length, &data, &plain[2..]].concat()
+    };
+    let little = |orientation: u8| {
+        let tags =
+            [[0x0f, 1, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0], [0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0]].concat();
+        with(&[b"II*\0\x08\0\0\0\x02\0", &tags[..]].concat())
+    };
+    let big = with(b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x03\0\0");
+    let read = |bytes: &[u8]| Images::new("").parse(bytes, "a.jpg").unwrap();
+    for (bytes, is_turned) in [(plain.clone(), false), (little(1), false), (little(6), true), (big, true)] {
+        let data = read(&bytes);
+        let words =
+            "a.jpg: by the orientation of its camera, the picture is not as its pixels, which are read as they are";
+        assert_eq!(data.notes().iter().filter(|note| note.starts_with(words)).count(), usize::from(is_turned));
+        assert_eq!(inputs(&data), inputs(&read(&plain)), "the pixels are read as they are stored");
+    }
+    // Tags that are cut are none.
+    let whole = b"II*\0\x08\0\0\0\xff\xff\x12\x01\x03\0\x01\0\0\0\x06\0";
+    (0..whole.len()).for_each(|length| assert!(read(&with(&whole[..length])).notes().is_empty(), "{length}"));
+}
+
 #[test]
 fn damaged_jpeg_images_are_errors_or_other_pixels() {
     for name in ["grey", "halved", "progressive", "cmyk"] {

@@ -101,6 +101,7 @@ const CSV: &[Mistake] = &[
     ("lines of JSON", |folder| Csv::new(folder.file("a.jsonl", "{\"petal\": 1}\n")).read()),
     ("an image as a table", |_| Csv::new("a.csv").parse(b"\x89PNG\r\n\x1a\n")),
     ("a page of HTML as a table", |_| Csv::new("a.csv").parse(b"<!DOCTYPE html>")),
+    ("a mark of UTF-32", |_| Csv::new("a.csv").parse(b"\xff\xfe\0\0a\0\0\0")),
     ("UTF-16 without a mark", |_| Csv::new("a.csv").parse(b"a\0,\0b\0\n\0")),
     ("another delimiter than that of the file", |_| parse(flowers().delimiter(';'), FLOWERS)),
     ("the delimiter of the file among words", |_| parse(Csv::new("a.csv"), "a;b\n1;2\n")),
@@ -163,6 +164,10 @@ const IMAGES: &[Mistake] = &[
         Images::new(folder.0.join("classes")).class_names(["cat", "dog"]).read()
     }),
     ("a file that is not an image", |_| Images::new("").parse(b"GIF89a", "a.png")),
+    ("a photo of a phone", |_| Images::new("").parse(b"\0\0\0\x18ftypheic\0\0\0\0", "a.jpg")),
+    ("a picture of a scanner", |_| Images::new("").parse(b"II*\0\x08\0\0\0", "a.jpg")),
+    ("a picture of a hospital", |_| Images::new("").parse(&[&[0; 128][..], b"DICM"].concat(), "a.jpg")),
+    ("a bitmap", |_| Images::new("").parse(b"BM\x46\0\0\0\0\0\0\0", "a.png")),
     ("an image that is cut", |_| Images::new("").parse(&png(2, 1, 0, &[0, 0])[..50], "a.png")),
     ("an image that is too wide", |_| {
         let mut huge = png(1, 1, 0, &[0]);
