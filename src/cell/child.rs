@@ -126,11 +126,6 @@ impl SlotMut<'_> {
         self.planned
     }
 
-    /// Returns the operands of the products of the cell, if a plan quantizes them.
-    pub(crate) fn quantizer(&self) -> Option<&Arc<Quantizer>> {
-        self.site.as_ref()?.quantizer()
-    }
-
     /// Returns whether an adapter is in force here.
     pub(super) fn adapts(&self) -> bool {
         self.planned.adapter.is_some() || self.to_float.is_some()

@@ -14,12 +14,34 @@ use crate::{
     threads,
 };
 
+/// Runs loops over codes of a format in vectors: one copy for each format, small enough to be compiled for each width.
+macro_rules! each_format {
+    ($format:expr, $of:ident => $body:expr) => {
+        each_format!($format, $of => $body; E4M3, E5M2, E3M2, E2M3, E2M1, E8M0, Int8, Int4)
+    };
+    ($format:expr, $of:ident => $body:expr; $($name:ident),*) => {
+        match $format {
+            $(Format::$name => {
+                const FORMAT: Format = Format::$name;
+                vectorized(|| {
+                    let $of = FORMAT;
+                    $body
+                })
+            })*
+            other => {
+                let $of = other;
+                $body
+            }
+        }
+    };
+}
+
 /// Writes the code of each number, as [`Format::encode_into`] does.
 ///
 /// # Errors
 /// As there.
 pub fn encode(format: Format, x: &[f32], overflow: Overflow, codes: &mut [u8]) -> Result<()> {
-    vectorized(|| format.encode_into(x, overflow, codes))
+    each_format!(format, of => of.encode_into(x, overflow, codes))
 }
 
 /// Writes the code of each number, as [`Format::encode_stochastic`] does. The first is number `first` of the tensor of the
@@ -36,17 +58,13 @@ pub fn encode_stochastic(format: Format, x: &[f32], random: (Stream, usize), cod
         let (of_x, of_codes);
         (of_x, x) = x.split_at(BLOCK);
         (of_codes, codes) = codes.split_at_mut(BLOCK);
-        vectorized(|| {
-            stream.fill(first, &mut bits);
-            format.encode_stochastic(of_x, &bits, of_codes)
-        })?;
+        vectorized(|| stream.fill(first, &mut bits));
+        each_format!(format, of => of.encode_stochastic(of_x, &bits, of_codes))?;
         first += BLOCK;
     }
-    vectorized(|| {
-        let bits = &mut bits[..x.len().min(BLOCK)];
-        stream.fill(first, bits);
-        format.encode_stochastic(x, bits, codes)
-    })
+    let bits = &mut bits[..x.len().min(BLOCK)];
+    vectorized(|| stream.fill(first, bits));
+    each_format!(format, of => of.encode_stochastic(x, bits, codes))
 }
 
 /// Writes the number of each code, as [`Format::decode_into`] does.
@@ -54,7 +72,7 @@ pub fn encode_stochastic(format: Format, x: &[f32], random: (Stream, usize), cod
 /// # Errors
 /// As there.
 pub fn decode(format: Format, codes: &[u8], x: &mut [f32]) -> Result<()> {
-    vectorized(|| format.decode_into(codes, x))
+    each_format!(format, of => of.decode_into(codes, x))
 }
 
 /// An operand of a product: numbers, row by row, and the scale of each row, or one for all.
