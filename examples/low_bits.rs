@@ -26,7 +26,12 @@ fn digits(operands: &str) -> Result<f64> {
     let digits = data::digits()?.split(1500, 0)?;
     let rng = &mut Rng::seed(1);
     let mut net = Child::of(sequential![
-        Flatten::default(), first: Dense::new(64, 128, rng), ReLU, Dense::new(128, 128, rng), ReLU, last: Dense::new(128, 10, rng)
+        flatten: Flatten::default(),
+        first: Dense::new(64, 128, rng),
+        relu: ReLU,
+        middle: Dense::new(128, 128, rng),
+        relu2: ReLU,
+        last: Dense::new(128, 10, rng),
     ]);
     policy(operands, ["first", "last"])?.apply(&mut net)?;
     net.set_train(true);

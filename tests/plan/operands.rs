@@ -154,7 +154,7 @@ fn nets() -> [(&'static str, Child, Vec<usize>); 4] {
 
 fn outcome(net: &Child, x: &Tensor) -> Vec<Vec<u64>> {
     let x = x.requires_grad();
-    let y = net.call_many(&[x.clone()]).unwrap().swap_remove(0);
+    let y = net.call_many(std::slice::from_ref(&x)).unwrap().swap_remove(0);
     let grads = y.mul(&random(y.shape(), 8).cast(y.dtype())).unwrap().sum_all().unwrap().backward().unwrap();
     let mut all = vec![bits(&y), bits(&grads.of(&x).unwrap())];
     all.extend(net.params().iter().map(|(_, param)| bits(&grads.get(param).unwrap())));
