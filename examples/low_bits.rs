@@ -12,12 +12,12 @@ const LENGTH: usize = 32;
 const WIDTH: usize = 64;
 
 /// Quantizes the operands of all products but those of the ends of the network, whose shapes are small.
-fn policy(operands: &str, ends: [&str; 2]) -> Result<Policy> {
-    let [first, last] = ends;
-    let text = format!(
-        "version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n  - {{ path: \"{first}\", operands: none }}\n  - {{ path: \"{last}\", \
-         operands: none }}\n  - {{ path: \"**\", operands: {operands} }}\n"
-    );
+fn policy(operands: &str, ends: &[&str]) -> Result<Policy> {
+    let mut text = String::from("version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n");
+    let rules = ends.iter().map(|end| (*end, "none")).chain([("**", operands)]);
+    for (path, operands) in rules {
+        text += &format!("  - {{ path: \"{path}\", operands: {operands} }}\n");
+    }
     Policy::parse(&text, "low-bits.yaml")
 }
 
@@ -33,7 +33,7 @@ fn digits(operands: &str) -> Result<f64> {
         relu2: ReLU,
         last: Dense::new(128, 10, rng),
     ]);
-    policy(operands, ["first", "last"])?.apply(&mut net)?;
+    policy(operands, &["first", "last"])?.apply(&mut net)?;
     net.set_train(true);
     let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
     for epoch in 0..15 {
@@ -71,7 +71,7 @@ fn characters(operands: &str) -> Result<f64> {
         TransformerEncoderSpec::new(layer.rotary(RotaryEmbedding::default()), 2).norm(true).build(rng)?,
         Dense::new(WIDTH, 128, rng),
     ));
-    policy(operands, ["embedding", "head"])?.apply(&mut net)?;
+    policy(operands, &["head"])?.apply(&mut net)?;
     net.set_train(true);
     let text: Vec<i64> = TEXT.bytes().map(|byte| i64::from(byte.min(127))).collect();
     let mut optimizer = AdamW::new(net.params(), 0.003);
