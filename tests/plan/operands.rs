@@ -272,6 +272,23 @@ fn operands_are_those_of_each_cell() {
     assert!(bits(&both.call(&x).unwrap()) == bits(&net().call(&x).unwrap()));
 }
 
+/// With `weight_grad: float32`, the gradient of the weight is that without operands.
+#[test]
+fn gradients_of_weights_in_f32_are_not_quantized() {
+    let net = |operands| {
+        let mut net = Child::new(Dense::new(32, 64, &mut Rng::seed(1))).erase();
+        let rule =
+            format!("  - {{ path: \"**\", run: {{ forward: low, weight_grad: float32 }}, operands: {operands} }}\n");
+        let text = format!("version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n{rule}");
+        let _applied = Policy::parse(&text, "operands.yaml").unwrap().apply(&mut net).unwrap();
+        net
+    };
+    let (x, seed) = (random(&[6, 32], 3), random(&[6, 64], 4).cast(DType::Bf16));
+    let (plain, quantized) = (run(&net("none"), &x, &seed), run(&net("mxfp8"), &x, &seed));
+    assert!(bits(&plain[0]) != bits(&quantized[0]) && bits(&plain[1]) != bits(&quantized[1]));
+    assert_same(&plain[2], &quantized[2], "the gradient of the weight");
+}
+
 /// Second derivatives are refused, with the reason.
 #[test]
 fn second_derivatives_are_refused() {
