@@ -36,7 +36,7 @@ fn digits(operands: &str) -> Result<f64> {
     policy(operands, &["first", "last"])?.apply(&mut net)?;
     net.set_train(true);
     let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
-    for epoch in 0..15 {
+    for epoch in 0..8 {
         for batch in digits.train.shuffled_batches(32, 1, epoch)? {
             let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
             optimizer.update(&loss.backward()?)?;
@@ -76,7 +76,7 @@ fn characters(operands: &str) -> Result<f64> {
     let text: Vec<i64> = TEXT.bytes().map(|byte| i64::from(byte.min(127))).collect();
     let mut optimizer = AdamW::new(net.params(), 0.003);
     let mut last = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..100 {
         let starts: Vec<usize> =
             (0..BATCH).map(|_| rng.integer(0, (text.len() - LENGTH - 1) as i64) as usize).collect();
         let window = |shift: usize| starts.iter().flat_map(|&at| text[at + shift..][..LENGTH].to_vec()).collect();
@@ -86,7 +86,7 @@ fn characters(operands: &str) -> Result<f64> {
         last.push(loss.item()?);
         optimizer.update(&loss.backward()?)?;
     }
-    let last = &last[180..];
+    let last = &last[90..];
     Ok(last.iter().sum::<f64>() / last.len() as f64)
 }
 
