@@ -3,6 +3,7 @@
 use precast::{
     Child, DType, ErrorKind, Outcome, Policy, Result, Tensor,
     io::models,
+    layers::{Dense, Rng},
     optim::{AdamOptions, Method},
     policy::{DynamicScale, LossScaleSpec},
 };
@@ -159,7 +160,10 @@ fn what_cannot_be_trained_is_refused() {
     let eleven = Dataset::new(vec![0.0; 128], &[64], vec![0, 10]).unwrap();
     assert!(fit(&mut net, &Split { train: eleven.clone(), test: eleven }, &options(1), &mut |_| {}).is_err());
     assert_eq!(accuracy(&net, &empty.train, 1).unwrap_err().kind(), ErrorKind::Data);
-    assert_eq!(train(&mut net, &options(0)).unwrap().steps.len(), 0);
+    assert_eq!(empty.train.shuffled_batches(2, 0, 0).err().unwrap().kind(), ErrorKind::Data);
+    assert_eq!(kind(train(&mut net, &options(0))), ErrorKind::Value);
+    let none = Child::new(Dense::new(0, 2, &mut Rng::seed(1)));
+    assert_eq!(none.call(&Tensor::zeros(&[1, 0], DType::F32)).unwrap_err().kind(), ErrorKind::Value);
 }
 
 /// A run that went back to its start: the record of the epoch is that of the steps since, and not also of those before.
