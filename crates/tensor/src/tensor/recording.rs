@@ -150,7 +150,7 @@ impl Observer for Recorder {
             outputs: iter::once(call.output).chain(call.more).cloned().collect(),
             slot: call.slot,
             wide_weight_grads: context::wide_weight_grads(),
-            operands: context::last_product().filter(|_| multiplies_weights(call.op)),
+            operands: multiplies_weights(call.op).then(context::last_product).flatten(),
             stream: None,
         });
     }

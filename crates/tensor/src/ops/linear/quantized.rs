@@ -247,74 +247,85 @@ impl Quantized {
         Ok([b.needs[0].then(of_x).transpose()?, b.needs[1].then(of_w).transpose()?])
     }
 
-    /// Runs a convolution, as a product with the patches of its input, for each group of channels.
-    pub fn conv(self, g: Geometry, inputs: &[Tensor], shape: &[usize]) -> Result<Forward> {
+    /// Runs a convolution, as a product with the patches of its input, for each group of channels; or the transpose of one, whose
+    /// product makes patches, which are added up.
+    pub fn conv(self, g: Geometry, transposed: bool, inputs: &[Tensor], shape: &[usize]) -> Result<Forward> {
         let (rows, k, out) = (g.batch * g.out_volume(), g.patch(), g.out_channels);
-        let weight = move |w: &'_ [f32], group: usize| w[group * out * k..(group + 1) * out * k].to_vec();
+        let weights = move |group: usize| group * out * k..(group + 1) * out * k;
         let (x, w) = (wide(&inputs[0]), wide(&inputs[1]));
-        let mut y = zeros(g.batch * g.groups * out * g.out_volume());
+        let (of_x, of_y) = if transposed { (Side::Channels, Side::Patches) } else { (Side::Patches, Side::Channels) };
+        let mut y = zeros(shape.iter().product());
         for group in 0..g.groups {
-            let (x, w) = (patches(&g, &x, group), weight(&w, group));
-            let y_of: Pooled<f32> = self.output(View::new(&x, rows, k), View::new(&w, out, k), None)?;
-            set_channels(&g, &y_of, group, &mut y);
+            let (x, w) = (of_x.rows(&g, &x, group), View::new(&w[weights(group)], out, k));
+            let w = if transposed { w.t() } else { w };
+            let made: Pooled<f32> = self.output(View::new(&x, rows, of_x.width(&g)), w, None)?;
+            of_y.write(&g, &made, group, &mut y);
         }
-        add_bias(&mut y, inputs, g.out_volume());
+        add_bias(&mut y, inputs, shape[2..].iter().product());
         let gradients = move |b: &Backward<'_>| {
-            let (grad, x, w) = (wide(b.grad), wide(&b.saved[0]), wide(&b.saved[1]));
-            let mut of_x = b.needs[0].then(|| zeros(x.len()));
-            let mut of_w = b.needs[1].then(|| uninit_vec(w.len()));
+            let grad = wide(b.grad);
+            let [x, w] = [(1, 0), (0, 1)].map(|(needs, i)| b.needs[needs].then(|| wide(&b.restored(i))));
+            let [mut grad_x, mut grad_w] = [0, 1].map(|i| b.needs[i].then(|| zeros(b.saved[i].len())));
             for group in 0..g.groups {
-                let grad = channels(&g, &grad, group);
-                let (grad, known) = (View::new(&grad, rows, out), Known::default());
-                if let Some(of_x) = &mut of_x {
-                    let w = weight(&w, group);
-                    let made: Pooled<f32> = self.grad_input(grad, View::new(&w, out, k), &known)?;
-                    add_patches(&g, &made, group, of_x);
+                let (grad, known) = (of_y.rows(&g, &grad, group), Known::default());
+                let grad = View::new(&grad, rows, of_y.width(&g));
+                if let (Some(grad_x), Some(w)) = (&mut grad_x, &w) {
+                    let w = View::new(&w[weights(group)], out, k);
+                    let made: Pooled<f32> = self.grad_input(grad, if transposed { w.t() } else { w }, &known)?;
+                    of_x.write(&g, &made, group, grad_x);
                 }
-                if let Some(of_w) = &mut of_w {
-                    let x = patches(&g, &x, group);
-                    let one: Pooled<f32> = self.grad_weight(grad, View::new(&x, rows, k), false, &known)?;
-                    of_w[group * out * k..(group + 1) * out * k].copy_from_slice(&one);
+                if let (Some(grad_w), Some(x)) = (&mut grad_w, &x) {
+                    let x = of_x.rows(&g, x, group);
+                    let x = View::new(&x, rows, of_x.width(&g));
+                    let made: Pooled<f32> = self.grad_weight(grad, x, transposed, &known)?;
+                    grad_w[weights(group)].copy_from_slice(&made);
                 }
             }
-            arrays(b, [of_x, of_w])
+            arrays(b, [grad_x, grad_w])
         };
         finished(rounded(y, inputs[0].dtype(), shape)?, inputs, gradients)
     }
+}
 
-    /// Runs the transpose of a convolution of these sizes: a product that makes patches, which are added up.
-    pub fn conv_transpose(self, g: Geometry, inputs: &[Tensor], shape: &[usize]) -> Result<Forward> {
-        let (rows, k, from) = (g.batch * g.out_volume(), g.patch(), g.out_channels);
-        let weight = move |w: &'_ [f32], group: usize| w[group * from * k..(group + 1) * from * k].to_vec();
-        let (x, w) = (wide(&inputs[0]), wide(&inputs[1]));
-        let mut y = zeros(shape.iter().product());
-        for group in 0..g.groups {
-            let (x, w) = (channels(&g, &x, group), weight(&w, group));
-            let made: Pooled<f32> = self.output(View::new(&x, rows, from), View::new(&w, from, k).t(), None)?;
-            add_patches(&g, &made, group, &mut y);
+/// A tensor of a convolution, as the rows of a product: one for each output of it.
+#[derive(Clone, Copy)]
+enum Side {
+    /// The patches of the images.
+    Patches,
+    /// The channels of the outputs.
+    Channels,
+}
+
+impl Side {
+    /// Returns the length of a row.
+    fn width(self, g: &Geometry) -> usize {
+        match self {
+            Side::Patches => g.patch(),
+            Side::Channels => g.out_channels,
         }
-        add_bias(&mut y, inputs, g.in_volume());
-        let gradients = move |b: &Backward<'_>| {
-            let (grad, x, w) = (wide(b.grad), wide(&b.saved[0]), wide(&b.saved[1]));
-            let mut of_x = b.needs[0].then(|| uninit_vec(x.len()));
-            let mut of_w = b.needs[1].then(|| uninit_vec(w.len()));
-            for group in 0..g.groups {
-                let grad = patches(&g, &grad, group);
-                let (grad, known) = (View::new(&grad, rows, k), Known::default());
-                if let Some(of_x) = &mut of_x {
-                    let w = weight(&w, group);
-                    let made: Pooled<f32> = self.grad_input(grad, View::new(&w, from, k).t(), &known)?;
-                    set_channels(&g, &made, group, of_x);
-                }
-                if let Some(of_w) = &mut of_w {
-                    let x = channels(&g, &x, group);
-                    let one: Pooled<f32> = self.grad_weight(grad, View::new(&x, rows, from), true, &known)?;
-                    of_w[group * from * k..(group + 1) * from * k].copy_from_slice(&one);
+    }
+
+    /// Returns the rows of a group of channels: `[n * outputs, width]`.
+    fn rows(self, g: &Geometry, x: &[f32], group: usize) -> Vec<f32> {
+        let len = g.out_channels * g.out_volume();
+        let image = |image: usize| transposed(&x[(image * g.groups + group) * len..][..len], g.out_volume());
+        match self {
+            Side::Patches => patches(g, x, group),
+            Side::Channels => (0..g.batch).flat_map(image).collect(),
+        }
+    }
+
+    /// Writes the rows of a group of channels to a tensor that is 0 there.
+    fn write(self, g: &Geometry, rows: &[f32], group: usize, x: &mut [f32]) {
+        let len = g.out_channels * g.out_volume();
+        match self {
+            Side::Patches => add_patches(g, rows, group, x),
+            Side::Channels => {
+                for (image, rows) in rows.chunks_exact(len.max(1)).enumerate() {
+                    x[(image * g.groups + group) * len..][..len].copy_from_slice(&transposed(rows, g.out_channels));
                 }
             }
-            arrays(b, [of_x, of_w])
-        };
-        finished(rounded(y, inputs[0].dtype(), shape)?, inputs, gradients)
+        }
     }
 }
 
@@ -369,21 +380,6 @@ fn arrays(b: &Backward<'_>, [of_x, of_w]: [Option<Pooled<f32>>; 2]) -> Result<[O
 fn add_bias(y: &mut [f32], inputs: &[Tensor], inner: usize) {
     if let Some(bias) = inputs.get(2) {
         add_to_channels(y, &wide(bias), inner);
-    }
-}
-
-/// Returns the outputs of a group of channels, a row for each place: `[n * outputs, out]`.
-fn channels(g: &Geometry, y: &[f32], group: usize) -> Vec<f32> {
-    let (outputs, len) = (g.out_volume(), g.out_channels * g.out_volume());
-    let image = |image: usize| transposed(&y[(image * g.groups + group) * len..][..len], outputs);
-    (0..g.batch).flat_map(image).collect()
-}
-
-/// Writes the outputs of a group of channels, given as [`channels`] returns them.
-fn set_channels(g: &Geometry, rows: &[f32], group: usize, y: &mut [f32]) {
-    let len = g.out_channels * g.out_volume();
-    for (image, rows) in rows.chunks_exact(len.max(1)).enumerate() {
-        y[(image * g.groups + group) * len..][..len].copy_from_slice(&transposed(rows, g.out_channels));
     }
 }
 

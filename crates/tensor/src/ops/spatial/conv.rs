@@ -300,7 +300,7 @@ impl Tensor {
             let (g, shape) = conv_geometry(x, weight, axes, options)?;
             check_bias(inputs, weight.shape()[0])?;
             if let Some(quantized) = Quantized::next(inputs)? {
-                return quantized.conv(g, inputs, &shape);
+                return quantized.conv(g, false, inputs, &shape);
             }
             let value = run(Product::Forward, &g, x, weight, inputs.get(2), &shape)?;
             Ok(convolved(value, inputs, move |grad, x, weight, wanted| match wanted {
@@ -325,7 +325,7 @@ impl Tensor {
             let (g, shape) = transpose_geometry(x, weight, axes, options)?;
             check_bias(inputs, shape[1])?;
             if let Some(quantized) = Quantized::next(inputs)? {
-                return quantized.conv_transpose(g, inputs, &shape);
+                return quantized.conv(g, true, inputs, &shape);
             }
             let value = run(Product::InputGradient, &g, x, weight, inputs.get(2), &shape)?;
             Ok(convolved(value, inputs, move |grad, x, weight, wanted| match wanted {

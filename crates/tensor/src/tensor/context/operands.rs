@@ -1,7 +1,7 @@
 //! The quantized operands of the cell being run.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -158,8 +158,8 @@ impl Quantizing {
         }
         let mut delayed = lock(&self.of.delayed);
         let state = match delayed.entry(place) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => new.insert(Delayed::new(format, rule)?),
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Delayed::new(format, rule)?),
         };
         let scale = state.scale();
         if is_recording() || in_backward() {

@@ -157,7 +157,6 @@ fn jpeg_images_are_read_as_pillow_reads_them() {
     }
 }
 
-/// Damaged bytes give other pixels or an error.
 /// Cameras write the orientation in either order of bytes. 1 is that of the pixels.
 #[test]
 fn pictures_that_a_camera_has_turned_are_noted() {
@@ -187,6 +186,7 @@ fn pictures_that_a_camera_has_turned_are_noted() {
     (0..whole.len()).for_each(|length| assert!(read(&with(&whole[..length])).notes().is_empty(), "{length}"));
 }
 
+/// Damaged bytes give other pixels or an error.
 #[test]
 fn damaged_jpeg_images_are_errors_or_other_pixels() {
     for name in ["grey", "halved", "progressive", "cmyk"] {
