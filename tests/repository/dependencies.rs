@@ -40,7 +40,7 @@ fn low_packages_depend_on_little() {
 /// Packages of readers, charts and the command, and of the system.
 #[test]
 fn the_library_depends_on_no_package_of_those_on_top() {
-    let denied = "clap clap_builder comfy-table csv getrandom indicatif libc plotters png precast-diagnose precast-graph precast-mpi precast-train signal-hook tempfile zip";
+    let denied = "clap clap_builder comfy-table csv getrandom indicatif libc plotters png precast-diagnose precast-explorer precast-graph precast-mpi precast-train signal-hook tempfile zip";
     let met = tree("--package precast --edges normal,build");
     let wrong: Vec<_> = met.iter().filter(|line| denied.split(' ').any(|denied| denied == name(line))).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -94,7 +94,7 @@ fn locks_of_packages_apart_are_current() {
         let needs = about["dependencies"].as_array().unwrap().iter().filter(|needs| needs["kind"] != "dev");
         Some(needs.map(|needs| needs["name"].as_str().unwrap()).collect::<BTreeSet<&str>>())
     };
-    for folder in ["hosts/burn", "hosts/candle", "hosts/python", "hosts/rsmpi", "tools/benches", "tools/fuzz"] {
+    for folder in ["hosts/burn", "hosts/candle", "hosts/python", "hosts/rsmpi", "tools/benches", "tools/fuzz", "tools/playground"] {
         let file = format!("{}/{folder}/Cargo.lock", env!("CARGO_MANIFEST_DIR"));
         let lock = std::fs::read_to_string(&file).unwrap();
         let mut seen = 0;
@@ -123,6 +123,7 @@ fn other_packages_than_kernels_and_mpi_forbid_unsafe_code() {
         "crates/cli",
         "crates/derive",
         "crates/diagnose",
+        "crates/explorer",
         "crates/graph",
         "crates/kernels",
         "crates/lowbit",

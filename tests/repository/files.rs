@@ -3,10 +3,11 @@
 use std::{fs, path::Path};
 
 /// The folders of code.
-const CODE: [&str; 11] = [
+const CODE: [&str; 12] = [
     "crates/cli/src",
     "crates/base/src",
     "crates/diagnose/src",
+    "crates/explorer/src",
     "crates/graph/src",
     "crates/kernels/src",
     "crates/lowbit/src",

@@ -1,16 +1,18 @@
 //! The subject of a plan: a network, or stored weights from which the cells are inferred.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use precast::{
     Plan, Policy,
     io::models::Model,
     policy::Prefer,
-    storage::stored::{StoredModel, UNKNOWN},
+    storage::stored::StoredModel,
 };
-use precast_base::printable;
+use precast_explorer::Inferred;
 use precast_train::RunFile;
-use serde::Serialize;
 
 use super::{
     Cli, Failure, Result,
@@ -25,18 +27,6 @@ pub(super) enum Network {
     /// Weights whose cells are inferred from the names and the shapes of tensors.
     Stored(Read<StoredModel>),
 }
-
-/// Facts about inferred cells.
-#[derive(Serialize)]
-pub(super) struct Inferred {
-    /// The number of tensors from which they were inferred.
-    tensors: usize,
-    /// Paths of the cells that could not be inferred.
-    unknown: Vec<String>,
-}
-
-/// The maximum number of paths named in a line.
-const NAMED: usize = 4;
 
 impl Network {
     /// Reads the model of a run, a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
@@ -97,7 +87,7 @@ impl Network {
     pub fn inferred(&self, plan: &Plan) -> Option<Inferred> {
         match self {
             Network::Built(_) => None,
-            Network::Stored(model) => Some(Inferred::of(model, plan)),
+            Network::Stored(model) => Some(Inferred::of(&model.value, plan)),
         }
     }
 
@@ -107,29 +97,19 @@ impl Network {
             Network::Built(model) => inputs::header(model, policies),
             Network::Stored(model) => {
                 let head = inputs::header(model, policies);
-                format!("{head}cells   {}\n", Inferred::of(model, plan).line())
+                format!("{head}cells   {}\n", Inferred::of(&model.value, plan))
             }
         }
     }
 }
 
-impl Inferred {
-    fn of(model: &Read<StoredModel>, plan: &Plan) -> Self {
-        let unknown = plan.decisions.iter().filter(|d| d.kind == UNKNOWN).map(|d| d.path.clone()).collect();
-        Inferred { tensors: model.value.tensors().count(), unknown }
-    }
-
-    /// Describes the source of the inference and the cells that could not be inferred.
-    fn line(&self) -> String {
-        let Inferred { tensors, unknown } = self;
-        let from = format!("inferred from the names and shapes of {tensors} tensors");
-        if unknown.is_empty() {
-            return from;
+impl fmt::Display for Network {
+    /// Writes the argument, as [`Read`] does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Network::Built(model) => model.fmt(f),
+            Network::Stored(model) => model.fmt(f),
         }
-        let shown = |path: &String| if path.is_empty() { "(root)".into() } else { printable(path).into_owned() };
-        let some: Vec<String> = unknown.iter().take(NAMED).map(shown).collect();
-        let more = if unknown.len() > NAMED { ", .." } else { "" };
-        format!("{from}; {} {UNKNOWN}: {}{more}", unknown.len(), some.join(", "))
     }
 }
 

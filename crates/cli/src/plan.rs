@@ -10,13 +10,14 @@ use precast::{
 };
 use precast_base::{files, printable};
 use precast_diagnose::Headroom;
+use precast_explorer::Inferred;
 use precast_train::{RunFile, headroom_of, is_onnx, report::plan_table_by};
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown, word},
-    network::{self, Inferred, Network},
+    network::{self, Network},
     onnx::{self, RangeArgs},
     outputs::{self, Force},
     plan_page, print, print_json,

@@ -104,6 +104,12 @@ impl Folder {
         }
     }
 
+    /// Returns a folder of which only `config.json` is known.
+    pub fn of_config(config: Option<&[u8]>) -> Result<Self> {
+        let read = |bytes| read_json(bytes).map_err(|e| Error::weights(e.to_string()).in_file(CONFIG));
+        Ok(Folder { path: PathBuf::new(), index: None, config: config.map(read).transpose()? })
+    }
+
     /// Checks that each file has the tensors listed in the index.
     pub fn check_index(&self, files: &[WeightFile]) -> Result<()> {
         let Some((name, index)) = &self.index else { return Ok(()) };

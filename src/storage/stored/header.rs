@@ -56,6 +56,15 @@ impl Header {
         .map_err(|e| if e.kind() == crate::ErrorKind::Io { e } else { e.in_file(path.display()) })
     }
 
+    /// Reads the header of a file of length `file_bytes` from its first bytes.
+    pub fn of_start(start: &[u8], file_bytes: u64) -> Result<Self> {
+        let read = |bytes: u64| {
+            let after = start.get(LENGTH as usize..).unwrap_or_default();
+            Ok(after[..after.len().min(bytes as usize)].to_vec())
+        };
+        Header::parse(&start[..start.len().min(formats::FIRST)], file_bytes, read)
+    }
+
     /// Parses the header of a file of length `file_bytes` that starts with `start`; `read` returns the given number of
     /// further bytes.
     fn parse(start: &[u8], file_bytes: u64, read: impl FnOnce(u64) -> Result<Vec<u8>>) -> Result<Self> {
@@ -63,7 +72,7 @@ impl Header {
         let Some(length) = start.first_chunk().map(|length| u64::from_le_bytes(*length)) else {
             return Err(damaged(format!("it has {} bytes, and the length of the header takes {LENGTH}", start.len())));
         };
-        if length > MAX_HEADER_BYTES || length > file_bytes - LENGTH {
+        if length > MAX_HEADER_BYTES || length > file_bytes.saturating_sub(LENGTH) {
             return Err(damaged(format!(
                 "the header would have {length} bytes, and the file has {file_bytes}; at most {MAX_HEADER_BYTES} are read"
             )));
@@ -156,8 +165,7 @@ mod tests {
     use super::*;
 
     fn parse(bytes: &[u8]) -> Result<Header> {
-        let (start, rest) = bytes.split_at(bytes.len().min(8));
-        Header::parse(start, bytes.len() as u64, |n| Ok(rest[..rest.len().min(n as usize)].to_vec()))
+        Header::of_start(bytes, bytes.len() as u64)
     }
 
     #[test]

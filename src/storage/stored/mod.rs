@@ -91,6 +91,24 @@ impl StoredModel {
         Ok(model)
     }
 
+    /// Reads a model from the beginnings of its files: for each its name, its length, and its first bytes, up to the end
+    /// of the header or further. `config` has the bytes of its `config.json`. Without files to read tensors from, the
+    /// model can be planned, not converted; its path is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) as for [`StoredModel::open`].
+    pub fn from_headers<'a>(
+        files: impl IntoIterator<Item = (&'a str, u64, &'a [u8])>,
+        config: Option<&[u8]>,
+    ) -> Result<Self> {
+        let read = |(name, bytes, start): (&str, u64, &[u8])| -> Result<WeightFile> {
+            let header = Header::of_start(start, bytes).map_err(|e| e.in_file(name))?;
+            Ok(WeightFile { name: name.into(), path: PathBuf::new(), header })
+        };
+        let files = files.into_iter().map(read).collect::<Result<_>>()?;
+        Ok(StoredModel { path: PathBuf::new(), files, folder: Some(Folder::of_config(config)?) })
+    }
+
     /// Returns the path of the file or folder.
     pub fn path(&self) -> &Path {
         &self.path

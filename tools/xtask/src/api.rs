@@ -9,10 +9,11 @@ use crate::shell::{self, Result};
 pub const ABOUT: &str = "writes docs/public-api, the public interface of each package [--check: compares it]";
 
 /// The packages whose interface is public, with the names of their crates.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("precast", "precast"),
     ("precast-base", "precast_base"),
     ("precast-diagnose", "precast_diagnose"),
+    ("precast-explorer", "precast_explorer"),
     ("precast-graph", "precast_graph"),
     ("precast-policy", "precast_policy"),
     ("precast-train", "precast_train"),

@@ -24,6 +24,7 @@ mod python;
 mod release;
 mod sanitizers;
 mod shell;
+mod site;
 mod toolchain;
 
 use std::{
@@ -58,6 +59,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "places", about: places::ABOUT, run: places::run },
     Command { name: "python", about: python::ABOUT, run: python::run },
     Command { name: "release", about: release::ABOUT, run: release::run },
+    Command { name: "site", about: site::ABOUT, run: site::run },
 ];
 
 /// Prints text, ignoring a closed pipe.

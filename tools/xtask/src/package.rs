@@ -12,7 +12,7 @@ use crate::shell::{self, Result, in_file, program};
 pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
 
 /// The packages that are published, each after those that it depends on.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "precast-base",
     "precast-lowbit",
     "precast-policy",
@@ -23,6 +23,7 @@ const PACKAGES: [&str; 12] = [
     "precast",
     "precast-diagnose",
     "precast-graph",
+    "precast-explorer",
     "precast-train",
     "precast-cli",
 ];
