@@ -94,7 +94,9 @@ fn locks_of_packages_apart_are_current() {
         let needs = about["dependencies"].as_array().unwrap().iter().filter(|needs| needs["kind"] != "dev");
         Some(needs.map(|needs| needs["name"].as_str().unwrap()).collect::<BTreeSet<&str>>())
     };
-    for folder in ["hosts/burn", "hosts/candle", "hosts/python", "hosts/rsmpi", "tools/benches", "tools/fuzz", "tools/playground"] {
+    for folder in
+        ["hosts/burn", "hosts/candle", "hosts/python", "hosts/rsmpi", "tools/benches", "tools/fuzz", "tools/playground"]
+    {
         let file = format!("{}/{folder}/Cargo.lock", env!("CARGO_MANIFEST_DIR"));
         let lock = std::fs::read_to_string(&file).unwrap();
         let mut seen = 0;

@@ -5,12 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{
-    Plan, Policy,
-    io::models::Model,
-    policy::Prefer,
-    storage::stored::StoredModel,
-};
+use precast::{Plan, Policy, io::models::Model, policy::Prefer, storage::stored::StoredModel};
 use precast_explorer::Inferred;
 use precast_train::RunFile;
 

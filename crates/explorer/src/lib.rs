@@ -120,13 +120,14 @@ impl Texts {
         self.all.len() - 1
     }
 
-    fn data(self, about: &About, cells: Vec<Value>, plans: Vec<Value>, differ: Vec<usize>) -> Data {
+    fn data(self, about: &About, (nouns, cells): (&str, Vec<Value>), plans: Vec<Value>, differ: Vec<usize>) -> Data {
         Data(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "model": printable(&about.model),
             "facts": about.facts,
             "input": about.input,
             "unknown": about.unknown,
+            "nouns": nouns,
             "cells": cells,
             "plans": plans,
             "differ": differ,
@@ -155,7 +156,7 @@ pub fn of_cells(about: &About, views: &[View<'_>]) -> Result<Data> {
         first.plan.decisions.iter().enumerate().map(|(place, of)| (of.path.as_str(), place)).collect();
     let changes = views.get(1).map(|other| first.plan.diff(other.plan).changes).unwrap_or_default();
     let differ = changes.iter().filter_map(|change| places.get(change.path.as_str()).copied()).collect();
-    Ok(texts.data(about, cells, plans, differ))
+    Ok(texts.data(about, ("cells", cells), plans, differ))
 }
 
 /// Returns the decisions of one plan, with the explanations as places of their lines.
@@ -266,7 +267,7 @@ pub fn of_nodes(about: &About, views: &[NodesView<'_>]) -> Result<Data> {
     let changes = nodes.get(1).map(|other| Diff::between(("", first), ("", other)).changes).unwrap_or_default();
     let places: HashMap<&str, usize> = first.iter().zip(1..).map(|(of, place)| (of.node.as_str(), place)).collect();
     let differ = changes.iter().filter_map(|change| places.get(change.path.as_str()).copied()).collect();
-    Ok(texts.data(about, cells, plans, differ))
+    Ok(texts.data(about, ("nodes", cells), plans, differ))
 }
 
 /// Returns the decisions of one policy for graphs; the root has their numbers.

@@ -45,7 +45,8 @@ const editors = ["a", "b"].map((id, at) => {
   const said = el("div", { className: "said", id: `said-${id}`, role: "alert", hidden: true });
   const text = el("textarea", { spellcheck: false, "aria-label": `Text of policy ${letter}`, "aria-describedby": said.id, wrap: "off", autocapitalize: "off" });
   const box = el("div", { className: "editor" }, lines, text);
-  document.getElementById(id).append(el("label", {}, `Policy ${letter} `, choice), box, said);
+  const hint = el("p", {}, "A second policy is compared with the first, cell by cell.");
+  document.getElementById(id).append(el("label", {}, `Policy ${letter} `, choice), box, hint, said);
   const editor = { choice, text, box, said, wrong: 0 };
 
   editor.number = () => {
@@ -67,7 +68,7 @@ const editors = ["a", "b"].map((id, at) => {
   editor.set = (name, words) => {
     choice.value = name;
     text.value = words;
-    box.hidden = name === "none";
+    box.hidden = !(hint.hidden = name !== "none");
     editor.mark(null);
   };
   editor.isUsed = () => choice.value !== "none";
@@ -87,13 +88,14 @@ const editors = ["a", "b"].map((id, at) => {
 // Plans.
 let soon, took = 0;
 
-/** Plans at once while a plan takes less than 50 ms, otherwise after a pause in typing. */
+/** Plans at once while a plan takes less than 50 ms; otherwise at most a third of the time is spent on plans. */
 function planSoon() {
-  clearTimeout(soon);
-  soon = setTimeout(plan, took < 50 ? 0 : 250);
+  soon ??= setTimeout(plan, took < 50 ? 0 : 2 * took);
 }
 
 async function plan() {
+  clearTimeout(soon);
+  soon = undefined;
   const began = performance.now();
   const used = editors.filter(editor => editor.isUsed());
   let answer;
@@ -107,7 +109,6 @@ async function plan() {
     document.body.classList.remove("stale");
     show(answer.data);
     took = performance.now() - began;
-    performance.measure("plan", { start: began, end: began + took });
     state.textContent = `planned in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms`;
     writeLink();
   } else {
@@ -184,8 +185,9 @@ async function takeFiles(files, folder = "") {
 }
 
 /** Returns the dropped files, and those directly in dropped folders, with the name of the first folder. */
-async function dropped(items) {
-  const entries = [...items].map(item => item.webkitGetAsEntry?.()).filter(Boolean);
+async function dropped(given) {
+  const entries = [...given.items].map(item => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return [[...given.files]];
   const files = [];
   for (const entry of entries) {
     if (entry.isFile) { files.push(await new Promise((done, failed) => entry.file(done, failed))); continue }
@@ -204,7 +206,7 @@ document.addEventListener("drop", async event => {
   event.preventDefault();
   source.classList.remove("over");
   try {
-    const [files, folder] = await dropped(event.dataTransfer.items);
+    const [files, folder] = await dropped(event.dataTransfer);
     if (files.length || folder) await takeFiles(files, folder);
   } catch (failed) {
     say(unread, `the files cannot be read: ${failed.message}`);
@@ -240,6 +242,11 @@ async function writeLink() {
   }
   if (own === links) history.replaceState(null, "", `#${words.join("&")}`);
 }
+
+document.getElementById("link").addEventListener("click", async () => {
+  const copied = await navigator.clipboard.writeText(location.href).then(() => true, () => false);
+  state.textContent = copied ? "copied: the link holds the policies" : "the address of the page is the link: it holds the policies";
+});
 
 /** Follows the link of the page. */
 async function follow() {

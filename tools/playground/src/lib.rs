@@ -23,8 +23,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 /// Largest product of the numbers of parameters and of inputs with which a network is called: at most that many
 /// multiply-adds, which take a tenth of a second.
 const MOST_WORK: u64 = 1 << 28;
-/// Examples of the call whose graph is recorded, as for `precast plan`.
-const BATCH: usize = 32;
+/// Examples of the call whose graph is recorded. The decisions about its nodes do not depend on their number.
+const BATCH: usize = 2;
 
 /// A network to plan.
 #[wasm_bindgen]
@@ -114,7 +114,8 @@ impl Subject {
             return self.cells(&of_cells);
         }
         if let Some(at) = read.iter().position(|(_, file)| matches!(file, PolicyFile::Cells(_))) {
-            let words = "a policy with a level decides about cells, and the other policy about nodes, which do not compare";
+            let words =
+                "a policy with a level decides about cells, and the other policy about nodes, which do not compare";
             return Err((at, Error::policy(words)));
         }
         let graphs = read.into_iter().filter_map(|(name, file)| Some((name, file.graph().ok()?)));

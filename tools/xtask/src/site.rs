@@ -33,6 +33,7 @@ theme:
     - { media: "(prefers-color-scheme)", primary: black, toggle: { icon: material/brightness-auto, name: Light theme } }
     - { media: "(prefers-color-scheme: light)", scheme: default, primary: black, toggle: { icon: material/brightness-7, name: Dark theme } }
     - { media: "(prefers-color-scheme: dark)", scheme: slate, primary: black, toggle: { icon: material/brightness-4, name: Theme of the system } }
+extra_css: [site.css]
 extra: { generator: false }
 plugins: [search]
 validation: { links: { anchors: warn, unrecognized_links: warn } }
@@ -43,6 +44,9 @@ markdown_extensions:
   - sane_lists
   - toc: { permalink: true, slugify: !!python/object/apply:pymdownx.slugs.slugify { kwds: { case: lower } } }
 "#;
+
+/// Commands in tables are not broken at their hyphens.
+const STYLE: &str = "@media (min-width: 60em) { .md-typeset td code { white-space: nowrap } }\n";
 
 /// Returns what this machine lacks for the site, with the command that installs it.
 pub fn missing() -> Option<String> {
@@ -65,8 +69,27 @@ pub fn run(words: &[String]) -> Result {
     }
 }
 
+/// Writes the site, and drives it in a browser.
+pub fn test() -> Result {
+    let [site, shots] = ["site", "site-pictures"].map(|name| target().join(name));
+    write(&site)?;
+    let [site, shots] = [site, shots].map(|path| path.display().to_string());
+    shell::run(&python(), &["tools/playground/tests/browser.py", &site, &shots], &[])
+}
+
+/// Returns what this machine lacks for the test.
+pub fn missing_browser() -> Option<String> {
+    let lacks =
+        |what: &str| Some(format!("no {what}: `{} -m pip install playwright`, `apt-get install chromium`", python()));
+    match (works(&python(), &["-c", "import playwright"]), works("chromium", &["--version"])) {
+        (true, true) => missing(),
+        (false, _) => lacks("playwright"),
+        (_, false) => lacks("Chromium"),
+    }
+}
+
 /// Writes the site into a folder, which is emptied.
-pub fn write(folder: &Path) -> Result {
+fn write(folder: &Path) -> Result {
     let source = target().join("site-source");
     for emptied in [&source, folder] {
         if emptied.exists() {
@@ -77,10 +100,11 @@ pub fn write(folder: &Path) -> Result {
     for (name, text) in &pages {
         put(&source.join("pages").join(name), text)?;
     }
+    put(&source.join("pages/site.css"), STYLE)?;
     playground(&source.join("pages/playground"))?;
     put(&source.join("mkdocs.yml"), format!("{SETTINGS}nav:\n{}", nav(&pages)))?;
     let [settings, to] = [source.join("mkdocs.yml"), folder.to_path_buf()].map(|path| path.display().to_string());
-    // Its theme asks for an older mkdocs than some that may come, on the terminal.
+    // On the terminal, the theme advises against a later mkdocs.
     let quiet = [("NO_MKDOCS_2_WARNING", "1")];
     shell::run(&python(), &["-m", "mkdocs", "build", "--strict", "--quiet", "-f", &settings, "-d", &to], &quiet)
 }
@@ -155,7 +179,8 @@ fn lines(text: &str) -> impl Iterator<Item = (&str, bool, bool)> {
 fn links(name: &str, text: &str) -> BTreeSet<String> {
     let above = Path::new(name).parent().unwrap_or(Path::new(""));
     let outside = lines(text).filter(|(_, is_code, _)| !is_code);
-    let links = outside.flat_map(|(line, ..)| line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()));
+    let links =
+        outside.flat_map(|(line, ..)| line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()));
     let mut found = BTreeSet::new();
     for link in links.filter(|link| !link.contains("://")) {
         let mut path = PathBuf::new();
@@ -186,7 +211,9 @@ fn page(name: &str, text: &str) -> String {
 
 /// Returns the list of pages for mkdocs, with the parts of the guide as its first page has them.
 fn nav(pages: &BTreeMap<String, Vec<u8>>) -> String {
-    let mut nav = String::from("- README.md\n- Playground: playground/index.html\n- Guide:\n  - docs/guide/README.md\n");
+    let mut nav = String::from(
+        "- Overview: README.md\n- Playground: playground/index.html\n- Guide:\n  - docs/guide/README.md\n",
+    );
     let guide = String::from_utf8_lossy(&pages["docs/guide/README.md"]);
     let mut listed: BTreeSet<&str> = NAMED.into_iter().chain([FIRST[0], "docs/guide/README.md"]).collect();
     for line in guide.lines() {

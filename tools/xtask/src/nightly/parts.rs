@@ -6,7 +6,7 @@ use crate::{
     aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, places,
     python as python_host, sanitizers,
     shell::{self, Result, check_python, python},
-    toolchain,
+    site, toolchain,
 };
 
 /// A check with a name.
@@ -118,6 +118,12 @@ pub const PARTS: &[Part] = &[
         || lacks("numpy, pandas, PIL, safetensors"),
         readers,
     ),
+    part(
+        "site",
+        "the site, its links, and the playground in a browser, with damaged files and times",
+        site::missing_browser,
+        site::test,
+    ),
     Part {
         only_named: true,
         ..part(
@@ -138,6 +144,7 @@ pub const PARTS: &[Part] = &[
 pub const FOLDERS: &[(&str, &[&str])] = &[
     ("Cargo.lock", &["deny", "oldest"]),
     ("crates/derive", &["messages"]),
+    ("crates/explorer", &["site"]),
     ("crates/graph/src/onnx", &["onnx", "onnxruntime"]),
     ("crates/graph/tests/onnx", &["onnxruntime"]),
     ("crates/graph/tests/ui", &["messages"]),
@@ -157,10 +164,12 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("hosts/python", &["python"]),
     ("hosts/rsmpi", &["rsmpi"]),
     ("policies/src/host.rs", &["burn", "candle"]),
+    ("src/storage/stored", &["site"]),
     ("src/storage/weights", &["readers"]),
     ("tests/ui", &["messages"]),
     ("tools/benches", &["benches"]),
     ("tools/fuzz", &["fuzz-check", "fuzz"]),
+    ("tools/playground", &["site"]),
 ];
 
 fn words(words: &[&str]) -> Vec<String> {
