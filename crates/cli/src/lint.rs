@@ -8,6 +8,7 @@ use std::{
 use precast::ErrorKind;
 use precast_base::{printable_lines, quoted};
 use precast_diagnose::lint::{Finding, Rule, Severity};
+use precast_explorer::Note;
 use precast_train::History;
 use precast_train::{RunFile, history_of};
 use serde::Serialize;
@@ -15,7 +16,10 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result,
     examples::data,
-    inputs, print, print_json,
+    inputs::{self, Read},
+    outputs::Page,
+    plan_page::{Notes, write_noted},
+    print, print_json,
     run::{is_run_file, model, say_line, under},
 };
 
@@ -32,6 +36,7 @@ Examples:
   precast lint lenet5 --policy o2
   precast lint run.yaml --policy o3          with the data, the loss and the optimizer of the run
   precast lint runs/o2                       with the weights that the run has so far
+  precast lint lenet5 --policy o2 --html a.html
   precast lint model.yaml --policy o2 --data '{csv: {file: iris.csv, target: species}}'")]
 pub(super) struct Args {
     /// A model file or the name of a built-in model, a run file, or the folder of a run
@@ -48,6 +53,8 @@ pub(super) struct Args {
     /// List shapes that matter on GPUs only, too
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    page: Page,
 }
 
 /// The findings, as JSON.
@@ -59,6 +66,7 @@ struct Found<'a> {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    args.page.check(&[("MODEL", Some(&args.model)), ("--policy", args.policy.as_deref())])?;
     let (file, needs_data) = run_file(cli, args)?;
     let findings =
         file.lint(model(cli, &file)?).map_err(|error| match needs_data && error.kind() == ErrorKind::Data {
@@ -67,13 +75,13 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         })?;
     let count = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let errors = count(Severity::Error);
+    let hidden = |finding: &Finding| finding.rule == Rule::ShapeOf8 && !args.all;
     match args.format {
         Format::Json => {
             print_json(&Found { model: inputs::shown(&args.model), policy: &file.policy, findings: &findings })?;
         }
         Format::Text => {
             let mut text = String::new();
-            let hidden = |finding: &Finding| finding.rule == Rule::ShapeOf8 && !args.all;
             for finding in findings.iter().filter(|finding| !hidden(finding)) {
                 writeln!(text, "{}", printable_lines(&finding.to_string())).expect("writing to a string");
             }
@@ -82,6 +90,15 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
             let more = if findings.iter().any(hidden) { " (with --all, the shapes that matter on GPUs)" } else { "" };
             print(format_args!("{text}{errors}, {warnings}, {informations} for information{more}"))?;
         }
+    }
+    if let Some(page) = &args.page.html {
+        let mut notes = Notes::new();
+        for finding in findings.iter().filter(|finding| !hidden(finding)) {
+            let note = Note { mark: finding.severity.to_string(), text: finding.to_string() };
+            notes.entry(finding.cell.clone()).or_default().push(note);
+        }
+        let model = Read::of_file(model(cli, &file)?, &args.model);
+        write_noted(page, &model, inputs::shown(&file.policy_path()), &file.read_policy()?, notes)?;
     }
     let broke = |history: &History| {
         history.stalled().is_some() || history.epochs.last().is_some_and(|epoch| !epoch.loss.is_finite())

@@ -26,6 +26,25 @@ pub(super) struct Force {
     pub given: bool,
 }
 
+/// The page of a command.
+#[derive(Debug, clap::Args)]
+pub(super) struct Page {
+    /// Also write a page for a browser, in which the cells with their reasons, sizes and what was found are searched,
+    /// folded and filtered. `plan` compares a second `--policy` with the first
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
+}
+
+impl Page {
+    /// Refuses a file as [`check_unread`], and one with the ending of another format.
+    pub fn check(&self, read: &[(&str, Option<&Path>)]) -> Result {
+        check_unread(read, &[("--html", self.html.as_deref())], self.force)?;
+        check_ending("--html", self.html.as_deref(), &["html", "htm"])
+    }
+}
+
 impl Output {
     /// Refuses a file as [`check_unread`].
     pub fn check(&self, read: &[(&str, Option<&Path>)]) -> Result {

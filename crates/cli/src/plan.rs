@@ -19,7 +19,7 @@ use super::{
     inputs::{self, Predicting, Read, shown, word},
     network::{self, Network},
     onnx::{self, RangeArgs},
-    outputs::{self, Force},
+    outputs::Page,
     plan_page, print, print_json,
     run::say_line,
     summary,
@@ -54,14 +54,10 @@ pub(super) struct PlanArgs {
     predict: bool,
     /// Show the sizes of every cell instead: parameters, bytes, and, where an example is known, shapes of outputs and
     /// multiply-adds for a batch of one example or of `--batch`. Without a policy, that of f32, `o0`
-    #[arg(long, conflicts_with = "predict")]
+    #[arg(long, conflicts_with_all = ["predict", "html"])]
     summary: bool,
-    /// Write a page for a browser, in which the cells with their reasons, sizes and casts are searched, folded and
-    /// filtered. A second `--policy` is compared with the first
-    #[arg(long, value_name = "FILE", conflicts_with = "summary")]
-    html: Option<PathBuf>,
     #[command(flatten)]
-    force: Force,
+    page: Page,
     #[command(flatten)]
     predicting: Predicting,
     #[command(flatten)]
@@ -144,6 +140,8 @@ pub(super) struct DiffArgs {
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
+    #[command(flatten)]
+    page: Page,
 }
 
 /// A plan of inferred cells.
@@ -173,13 +171,11 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     let files: Vec<Read<PolicyFile>> =
         [&first].into_iter().chain(others).map(|file| inputs::policy_file(file)).collect::<Result<_>>()?;
     let file = &files[0];
-    let of_cells = [("--summary", args.summary), ("--html", args.html.is_some())];
+    let of_cells = [("--summary", args.summary), ("--html", args.page.html.is_some())];
     if let Some((flag, _)) = of_cells.iter().find(|(_, given)| *given)
         && files.iter().any(|file| file.cells().is_none())
     {
-        return Err(Failure::Usage(format!(
-            "{flag} is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells"
-        )));
+        return Err(of_cells_only(flag));
     }
     if is_onnx(&args.model) && file.cells().is_none() {
         refuse_call(args.predict, &args.predicting, args.train)?;
@@ -188,7 +184,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     }
     args.ranges.refuse()?;
     let mut network = Network::of(cli, &args.model, run.as_ref())?;
-    let has_batch = (args.summary || args.html.is_some()) && args.predicting.given() != Some("--speeds");
+    let has_batch = (args.summary || args.page.html.is_some()) && args.predicting.given() != Some("--speeds");
     let values: Vec<&PolicyFile> = files.iter().map(|file| &file.value).collect();
     args.predicting.check(args.predict || has_batch, &values)?;
     let Some(policy) = file.cells() else {
@@ -210,7 +206,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
         network.idle_rules(&policy.value)?.iter().for_each(|idle| say_line(idle));
     }
     let mut networks = vec![network];
-    let page = match &args.html {
+    let page = match &args.page.html {
         Some(file) => {
             if plans.len() > 1 {
                 networks.push(Network::of(cli, &args.model, run.as_ref())?);
@@ -241,17 +237,27 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
 fn check_page(args: &PlanArgs) -> Result {
     match args.policy.len() {
         0 | 1 => {}
-        2 if args.html.is_some() => {}
+        2 if args.page.html.is_some() => {}
         times => {
             return Err(Failure::Usage(format!(
                 "plan shows one policy, the page of --html also two; --policy was given {times} times; `diff` compares two"
             )));
         }
     }
-    let mut read = vec![("MODEL", Some(&*args.model))];
-    read.extend(args.policy.iter().map(|policy| ("--policy", Some(&**policy))));
-    outputs::check_unread(&read, &[("--html", args.html.as_deref())], args.force)?;
-    outputs::check_ending("--html", args.html.as_deref(), &["html", "htm"])
+    args.page.check(&read_by(&args.model, &args.policy))
+}
+
+/// Returns the files that are read, with their arguments.
+fn read_by<'a>(model: &'a Path, policies: &'a [PathBuf]) -> Vec<(&'static str, Option<&'a Path>)> {
+    let policies = policies.iter().map(|policy| ("--policy", Some(&**policy)));
+    [("MODEL", Some(model))].into_iter().chain(policies).collect()
+}
+
+/// Refuses an option for cells with a policy for graphs.
+fn of_cells_only(flag: &str) -> Failure {
+    Failure::Usage(format!(
+        "{flag} is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells"
+    ))
 }
 
 /// Returns the policy that is given, otherwise that of the run.
@@ -348,7 +354,11 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
             return Err(Failure::Usage(format!("diff compares two policies{more}; --policy was given {met}")));
         }
     };
+    args.page.check(&read_by(&args.model, &args.policy))?;
     let (from, to) = (inputs::policy_file(&from)?, inputs::policy_file(to)?);
+    if args.page.html.is_some() && [&from, &to].iter().any(|file| file.cells().is_none()) {
+        return Err(of_cells_only("--html"));
+    }
     if is_onnx(&args.model) && (from.cells().is_none() || to.cells().is_none()) {
         refuse_call(false, &args.predicting, args.train)?;
         return onnx::diff(&args.model, &from, &to, args.format);
@@ -362,8 +372,18 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
     refuse_train(args.train)?;
     let plan = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, false);
     let policies = [before, after];
-    let after = plan(&policies[1])?;
-    print_diff(&network, &policies, &plan(&policies[0])?.diff(&after), &after, args.format)
+    let plans = [plan(&policies[0])?, plan(&policies[1])?];
+    let mut networks = vec![network];
+    let page = match &args.page.html {
+        Some(file) => {
+            networks.push(Network::of(cli, &args.model, run.as_ref())?);
+            let headroom = headroom(run.as_ref(), &args.model)?;
+            Some((file, plan_page::page(&mut networks, &policies, &plans, &args.predicting, &headroom)?))
+        }
+        None => None,
+    };
+    print_diff(&networks[0], &policies, &plans[0].diff(&plans[1]), &plans[1], args.format)?;
+    page.map_or(Ok(()), |(file, page)| files::replace(file, page.as_bytes()).map_err(Failure::work))
 }
 
 /// Prints the differences between the plans of two policies.

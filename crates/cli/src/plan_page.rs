@@ -1,8 +1,11 @@
-//! `precast plan --html`: a page in which the plans of a network are searched, folded and compared.
+//! The pages of `--html`, in which the plans of a network are searched, folded and compared.
 
-use precast::{Plan, Policy, cell::Trace};
+use std::{collections::BTreeMap, path::Path};
+
+use precast::{Plan, Policy, cell::Trace, io::models::Model};
+use precast_base::files;
 use precast_diagnose::Headroom;
-use precast_explorer::{About, View, of_cells};
+use precast_explorer::{About, Note, View, of_cells};
 
 use super::{
     Failure, Result,
@@ -38,6 +41,18 @@ pub(super) fn page(
         about.numbers.entry(of.cell.clone()).or_default().push(of.to_string());
     }
     Ok(of_cells(&about, &views.collect::<Vec<_>>())?.page())
+}
+
+/// Notes on cells, by path.
+pub(super) type Notes = BTreeMap<String, Vec<Note>>;
+
+/// Writes the page of one plan with notes on its cells. The network is not called.
+pub(super) fn write_noted(file: &Path, model: &Read<Model>, name: String, policy: &Policy, notes: Notes) -> Result {
+    let plan = &Predicting::of_batch(1).plan(model, policy, false)?;
+    let (sizes, trace) = (&model.value.net.summary(plan, None)?, &Trace::default());
+    let about = About { model: model.to_string(), notes, ..About::default() };
+    let page = of_cells(&about, &[View { name, policy, plan, sizes, trace }])?.page();
+    files::replace(file, page.as_bytes()).map_err(Failure::work)
 }
 
 /// Applies a plan, and returns the sizes of the cells with a call, which has its casts. If the call fails, only the sizes

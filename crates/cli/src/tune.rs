@@ -5,17 +5,19 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use precast::{Tensor, plan::undo, policy::LossScaleSpec};
+use precast::{Child, Tensor, io::models::Model, plan::undo, policy::LossScaleSpec};
 use precast_base::files;
 use precast_diagnose::tune::{Metric, Tune, TuneRun, Tuned, TunedCell};
+use precast_explorer::Note;
 use precast_train::report::tune_chart;
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result,
     examples::{self, Subject},
-    inputs::{self, shown},
+    inputs::{self, Read, shown},
     outputs::{self, Force, Output},
+    plan_page::write_noted,
     print, print_json,
     run::{STOP, listen},
     say,
@@ -59,6 +61,9 @@ pub(super) struct Args {
     /// Draw the error of each run against the number of cells lowered
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Write a page for a browser: the cells under the policy found, with their errors
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -106,7 +111,8 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         return Err(Failure::Usage(format!("--output: `{}` {words}", shown(file))));
     }
     let journal = args.journal();
-    let written = [("--output", args.output.file.as_deref()), ("--svg", args.svg.as_deref())];
+    let written =
+        [("--output", args.output.file.as_deref()), ("--svg", args.svg.as_deref()), ("--html", args.html.as_deref())];
     let read = [&args.examples.files()[..], &[("--policy", args.policy.as_deref())]].concat();
     // The file of runs is continued, whether or not the search came to a policy.
     let continued = [&written[..], &[("the file of runs", journal.as_deref())]].concat();
@@ -115,16 +121,18 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     outputs::check_free(&written, Force { given })?;
     outputs::check_ending("--output", args.output.file.as_deref(), &["yaml", "yml"])?;
     outputs::check_ending("--svg", args.svg.as_deref(), &["svg"])?;
+    outputs::check_ending("--html", args.html.as_deref(), &["html", "htm"])?;
     let policy = args.examples.policy(args.policy.as_deref())?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);
+    let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
     if matches!(args.metric, Some(MetricName::Kl)) && !subject.has_classes() {
         let words = "--metric kl compares the probabilities of classes, and the targets are numbers; expected relative, loss \
                      or gradient";
         return Err(Failure::Usage(words.into()));
     }
     listen();
-    let found = search(args, &policy.value.in_the_end(), &mut subject).map_err(Failure::work)?;
+    let found = search(args, &policy.value.in_the_end(), &subject, &mut net).map_err(Failure::work)?;
     match args.format {
         Format::Json => {
             let Tuned { metric, budget, error, complete, cells, inputs, runs, .. } = &found;
@@ -137,6 +145,12 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
     if let Some(svg) = &args.svg {
         files::replace(svg, tune_chart(&found)?.as_bytes()).map_err(Failure::work)?;
+    }
+    if let Some(page) = &args.html {
+        undo(&mut net);
+        let model = Read::of_file(Model::new(net), &args.examples.model);
+        let notes = found.cells.iter().map(|cell| (cell.path.clone(), vec![note(cell)])).collect();
+        write_noted(page, &model, format!("{policy}, tuned"), &found.policy, notes)?;
     }
     if let Some(file) = &args.output.file {
         found.save(file).map_err(Failure::work)?;
@@ -166,10 +180,21 @@ fn is_unfinished(file: &Path) -> bool {
     files::read_text(file, 1 << 20).is_ok_and(|text| text.lines().any(|line| line == Tuned::UNFINISHED))
 }
 
-fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> precast::Result<Tuned> {
-    let Subject { batches, .. } = subject;
-    let batches = batches.clone();
-    let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
+/// Returns the result for a cell in words.
+fn note(cell: &TunedCell) -> Note {
+    let facts = [
+        Some(if cell.low { "lowered" } else { "kept in f32" }.to_string()),
+        cell.predicted.map(|error| format!("predicted error if it alone is lowered {error:.1e}")),
+        cell.measured.map(|error| format!("error that it added to a set {error:.1e}")),
+        cell.overflows.map(|op| format!("{op} in it is not finite in the low dtype")),
+        cell.saves.map(|time| format!("lowering saves {time:.0} ns")),
+    ];
+    let mark = if cell.low { "lowered" } else { "kept" };
+    Note { mark: mark.into(), text: facts.into_iter().flatten().collect::<Vec<_>>().join("; ") }
+}
+
+fn search(args: &Args, policy: &precast::Policy, subject: &Subject, net: &mut Child) -> precast::Result<Tuned> {
+    let batches = &subject.batches;
     let loss = |y: &Tensor, at: usize| subject.loss(y, at);
     let usual = if subject.has_classes() { MetricName::Kl } else { MetricName::Relative };
     let metric = match args.metric.unwrap_or(usual) {
@@ -188,7 +213,7 @@ fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> preca
     tune = speeds.iter().fold(tune, Tune::fastest);
     tune = args.journal().into_iter().fold(tune, Tune::journal);
     let shown = |run: &TuneRun| say(&format!("{} cells lowered: {} {:.2e}", run.low, metric.name(), run.error));
-    let found = tune.watch(&shown).run_with(&mut net, batches.len(), &|net, at| batches[at].call(net));
+    let found = tune.watch(&shown).run_with(net, batches.len(), &|net, at| batches[at].call(net));
     say("");
     found
 }

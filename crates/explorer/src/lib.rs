@@ -34,9 +34,9 @@ use precast::{
     plan::{Decision, Diff, ModelSummary, Reason},
     policy::{Origin, Rule},
 };
-use precast_base::printable;
+use precast_base::{printable, printable_lines};
 use precast_graph::NodeDecision;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The page, with the place for its data.
 const PAGE: &str = include_str!("page.html");
@@ -55,6 +55,17 @@ pub struct About {
     pub unknown: Option<String>,
     /// Ranges of the numbers of cells in a run, in words, by path.
     pub numbers: BTreeMap<String, Vec<String>>,
+    /// Facts that were found about cells, by path.
+    pub notes: BTreeMap<String, Vec<Note>>,
+}
+
+/// A fact about a cell, such as a finding of a lint.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Its mark at the row of the cell, a word or two.
+    pub mark: String,
+    /// The fact in words, for the explanation of the cell.
+    pub text: String,
 }
 
 /// The plan of one policy, with the sizes of its cells.
@@ -121,6 +132,12 @@ impl Texts {
     }
 
     fn data(self, about: &About, (nouns, cells): (&str, Vec<Value>), plans: Vec<Value>, differ: Vec<usize>) -> Data {
+        let of_cell = |(i, cell): (usize, &Value)| {
+            let notes = about.notes.get(cell[0].as_str()?)?.iter();
+            let notes = notes.map(|note| json!([printable(&note.mark), printable_lines(&note.text)]));
+            Some((i.to_string(), notes.collect::<Value>()))
+        };
+        let notes: Value = cells.iter().enumerate().filter_map(of_cell).collect::<Map<_, _>>().into();
         Data(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "model": printable(&about.model),
@@ -131,6 +148,7 @@ impl Texts {
             "cells": cells,
             "plans": plans,
             "differ": differ,
+            "notes": notes,
             "texts": self.all,
         }))
     }

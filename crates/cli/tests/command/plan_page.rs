@@ -1,4 +1,4 @@
-//! The page of `precast plan --html`.
+//! The page of `--html`: of `plan`, and of the commands that find something at cells.
 
 use std::{fs, path::Path};
 
@@ -147,4 +147,66 @@ fn a_page_that_cannot_be_written_is_refused_before_the_work() {
     assert_eq!(fs::read_to_string(folder.0.join("taken.html")).unwrap(), "before");
     text(precast_in(&folder.0, &["plan", "mlp", "-p", "o2", "--html", "taken.html", "--force"]));
     check_plan(&data_of(&folder.0.join("taken.html")), 0, &plan_of("mlp", "o2"));
+}
+
+/// Returns the notes of a page with the paths of their cells.
+fn notes(data: &Value) -> Vec<(String, Vec<Value>)> {
+    let notes = data["notes"].as_object().unwrap().iter();
+    let path = |i: &str| data["cells"][i.parse::<usize>().unwrap()][0].as_str().unwrap().to_string();
+    notes.map(|(i, notes)| (path(i), notes.as_array().unwrap().clone())).collect()
+}
+
+#[test]
+fn a_page_of_two_policies_is_that_of_diff() {
+    let folder = Folder::new("page-diff");
+    let two = ["lenet5_bn", "-p", "o2", "-p", "o3", "--html"];
+    let shown = text(precast_in(&folder.0, &[&["plan"], &two[..], &["plan.html"]].concat()));
+    assert_eq!(text(precast_in(&folder.0, &[&["diff"], &two[..], &["diff.html"]].concat())), shown);
+    let page = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap();
+    assert_eq!(page("diff.html"), page("plan.html"));
+    let said = error(2, precast_in(&folder.0, &["diff", "mlp", "-p", "o2", "-p", "graph", "--html", "a.html"]));
+    assert!(said.contains("--html is of cells"), "{said}");
+}
+
+#[test]
+fn a_page_has_what_a_lint_found_at_its_cells() {
+    let folder = Folder::new("page-lint");
+    let args = ["lint", "lenet5", "-p", "o3", "--all", "--format", "json", "--html", "a.html"];
+    let said = precast_in(&folder.0, &args);
+    let found: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let found = found["findings"].as_array().unwrap();
+    assert!(!found.is_empty());
+    let shown: Vec<Value> =
+        notes(&data_of(&folder.0.join("a.html"))).into_iter().flat_map(|(_, notes)| notes).collect();
+    for finding in found {
+        let is_it = |note: &&Value| {
+            note[0] == finding["severity"] && note[1].as_str().unwrap().contains(finding["what"].as_str().unwrap())
+        };
+        assert!(shown.iter().any(|note| is_it(&note)), "{finding}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_page_has_the_errors_of_cells_and_the_result_of_a_search() {
+    let folder = Folder::new("page-errors");
+    let args = ["lenet5_8x8", "--data", "digits", "-p", "o2-bf16", "--html"];
+    text(precast_in(&folder.0, &[&["shadow"], &args[..], &["shadow.html"]].concat()));
+    let shadow = notes(&data_of(&folder.0.join("shadow.html")));
+    assert!(!shadow.is_empty());
+    for (path, notes) in &shadow {
+        let [mark, text] = [0, 1].map(|column| notes[0][column].as_str().unwrap());
+        assert!(mark.starts_with("effect ") && text.contains(" begins here"), "{path}: {notes:?}");
+    }
+    let said = error(2, precast_in(&folder.0, &[&["shadow", "--digits"], &args[..], &["a.html"]].concat()));
+    assert!(said.contains("which --digits does not compare"), "{said}");
+
+    let search = ["tune.html", "--metric", "relative", "--budget", "1", "--format", "json"];
+    let found = precast_in(&folder.0, &[&["tune"], &args[..], &search[..]].concat());
+    let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+    let tuned = notes(&data_of(&folder.0.join("tune.html")));
+    assert_eq!(tuned.len(), found["cells"].as_array().unwrap().len());
+    for cell in found["cells"].as_array().unwrap() {
+        let (_, notes) = tuned.iter().find(|(path, _)| cell["path"] == **path).unwrap();
+        assert_eq!(notes[0][0], if cell["low"] == true { "lowered" } else { "kept" });
+    }
 }
