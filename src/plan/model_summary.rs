@@ -74,9 +74,9 @@ impl CellSummary {
     }
 
     /// Adds the numbers of a parameter.
-    pub(crate) fn add(&mut self, count: usize, is_trained: bool) {
-        self.parameters = self.parameters.saturating_add(count as u64);
-        self.trained = self.trained.saturating_add(if is_trained { count as u64 } else { 0 });
+    pub(crate) fn add(&mut self, count: u64, is_trained: bool) {
+        self.parameters = self.parameters.saturating_add(count);
+        self.trained = self.trained.saturating_add(if is_trained { count } else { 0 });
         self.bytes = self.parameters.saturating_mul(self.dtype.bytes() as u64);
     }
 }
@@ -136,7 +136,7 @@ impl<C: ?Sized + AsCell> Child<C> {
                     && !param.is_buffer()
                     && met.insert(param.id())
                 {
-                    row.add(param.value().len(), param.is_trained());
+                    row.add(param.value().len() as u64, param.is_trained());
                 }
             });
             cells.push(row);

@@ -8,8 +8,8 @@ use std::{
     path::Path,
 };
 
-use safetensors::{Dtype, tensor::Metadata};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use safetensors::Dtype;
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 
 use super::StoredTensor;
 use precast_base::formats;
@@ -18,6 +18,7 @@ use crate::{
     DType,
     error::{Error, Result},
     io::json,
+    printable::printable,
     storage::weights::{MAX_HEADER_BYTES, check_is_safetensors, dtype_in_file, with_length},
 };
 
@@ -78,31 +79,60 @@ impl Header {
             )));
         }
         let text = read(length)?;
-        let header: Metadata = json::read(&text).map_err(|e| damaged(format!("its header: {e}")))?;
-        let (wanted, met) = (header.data_len() as u64, file_bytes - LENGTH - length);
+        let Text { metadata, tensors } = json::read(&text).map_err(|e| damaged(format!("its header: {e}")))?;
+        let mut tensors: Vec<(String, Entry)> = tensors.into_iter().collect();
+        tensors.sort_by_key(|(_, entry)| entry.data_offsets);
+        let mut wanted = 0;
+        for (name, entry) in &tensors {
+            let (start, end) = entry.data_offsets;
+            if start != wanted || entry.bytes().is_none_or(|bytes| start.checked_add(bytes) != Some(end)) {
+                let Entry { dtype, shape, .. } = entry;
+                return Err(damaged(format!(
+                    "its header: `{}`, {dtype} of {shape:?}, is at bytes {start} to {end}, where {wanted} is the next",
+                    printable(name)
+                )));
+            }
+            wanted = end;
+        }
+        let met = file_bytes - LENGTH - length;
         if wanted != met {
             return Err(damaged(format!("its tensors take {wanted} bytes, and {met} follow the header")));
         }
-        let tensors = header.offset_keys().into_iter().filter_map(|name| {
-            let info = header.info(&name)?;
-            let (start, end) = info.data_offsets;
-            Some(StoredTensor {
-                dtype: info.dtype,
-                shape: info.shape.clone(),
-                start: LENGTH + length + start as u64,
-                bytes: (end - start) as u64,
-                name,
-            })
+        let tensors = tensors.into_iter().map(|(name, Entry { dtype, shape, data_offsets: (start, end) })| {
+            StoredTensor { name, dtype, shape, start: LENGTH + length + start, bytes: end - start }
         });
-        let tensors = tensors.collect();
-        let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
-        Ok(Header { metadata, tensors })
+        Ok(Header { metadata: metadata.unwrap_or_default(), tensors: tensors.collect() })
     }
 
     /// Encodes the header, preceded by its length, for contiguous tensors.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_string(self).map_err(|e| Error::weights(e.to_string()))?;
         with_length(json)
+    }
+}
+
+/// The text of a header. Its numbers have 64 bits on every machine: on one of 32 bits, a file may be longer than memory.
+#[derive(Deserialize)]
+struct Text {
+    #[serde(rename = "__metadata__")]
+    metadata: Option<BTreeMap<String, String>>,
+    #[serde(flatten)]
+    tensors: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    data_offsets: (u64, u64),
+}
+
+impl Entry {
+    /// Returns the bytes that the tensor takes; `None` for too many, and for parts of bytes.
+    fn bytes(&self) -> Option<u64> {
+        let bits = self.dtype.bitsize() as u64;
+        let bits = self.shape.iter().try_fold(bits, |bits, &length| bits.checked_mul(length as u64))?;
+        bits.is_multiple_of(8).then_some(bits / 8)
     }
 }
 
@@ -152,10 +182,14 @@ impl StoredTensor {
         !matches!(self.dtype, BOOL | U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
     }
 
+    /// Returns the number of elements.
+    pub(super) fn elements(&self) -> u64 {
+        self.bytes * 8 / self.dtype.bitsize() as u64
+    }
+
     /// Returns this tensor as described after storing it in another dtype.
     pub(super) fn stored_as(&self, dtype: DType) -> StoredTensor {
-        let elements = self.bytes * 8 / self.dtype.bitsize() as u64;
-        let bytes = elements * dtype.bytes() as u64;
+        let bytes = self.elements() * dtype.bytes() as u64;
         StoredTensor { dtype: dtype_in_file(dtype), bytes, ..self.clone() }
     }
 }
@@ -203,6 +237,10 @@ mod tests {
             (b"\x04\0\0\0\0\0\0\0{}", "the header would have 4 bytes"),
             (b"\x02\0\0\0\0\0\0\0{}x", "its tensors take 0 bytes, and 1 follow the header"),
             (b"\x02\0\0\0\0\0\0\0[]", "its header: "),
+            (
+                b"\x36\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}    ",
+                "its header: `a`, F32 of [2], is at bytes 0 to 4, where 0 is the next",
+            ),
             (b"PK\x03\x04....", "a file of `torch.save`"),
             (b"GGUF\x03\0\0\0\x23\x01", "a GGUF file"),
             (b"PAR1\x15\x04\x15\x10", "a Parquet file; expected a safetensors file"),

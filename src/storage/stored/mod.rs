@@ -95,6 +95,15 @@ impl StoredModel {
     /// of the header or further. `config` has the bytes of its `config.json`. Without files to read tensors from, the
     /// model can be planned, not converted; its path is empty.
     ///
+    /// ```
+    /// use precast::storage::stored::StoredModel;
+    /// let header = br#"{"fc.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+    /// let start = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+    /// let model = StoredModel::from_headers([("w.safetensors", start.len() as u64 + 24, &start[..])], None)?;
+    /// assert_eq!(model.tensors().next().unwrap().name, "fc.weight");
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) as for [`StoredModel::open`].
     pub fn from_headers<'a>(

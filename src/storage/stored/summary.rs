@@ -21,7 +21,7 @@ impl StoredModel {
             cells.iter().enumerate().map(|(place, cell)| (cell.path.clone(), place)).collect();
         for tensor in self.tensors().filter(|tensor| tensor.is_float()) {
             if let Some(&place) = places.get(cell_of(&tensor.name).0) {
-                cells[place].add(tensor.shape.iter().product(), true);
+                cells[place].add(tensor.elements(), true);
             }
         }
         ModelSummary::of(cells)
