@@ -35,15 +35,21 @@ def serve():
     return f"http://127.0.0.1:{server.server_port}"
 
 
-def weights(tensors):
-    """The bytes of a safetensors file with these names and shapes, all zeros."""
+def header(tensors):
+    """The beginning of a safetensors file with these names and shapes, and the number of bytes that follow."""
     entries, at = {}, 0
     for name, shape in tensors:
         size = 4 * functools.reduce(lambda a, b: a * b, shape, 1)
         entries[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
         at += size
-    header = json.dumps(entries).encode()
-    return struct.pack("<Q", len(header)) + header + bytes(at)
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text, at
+
+
+def weights(tensors):
+    """The bytes of a safetensors file of zeros."""
+    start, rest = header(tensors)
+    return start + bytes(rest)
 
 
 def encoder(layers=45):
@@ -221,6 +227,16 @@ def networks(page):
     print(f"540 tensors: planned and laid out {median:.1f} ms after a key ({len(took)} keys, at most {max(took):.1f})")
     assert median < 50, took
     parts = list(encoder())
+    # A file of 17 GB, of which only the header is read: it is longer than the memory of a page.
+    start, rest = header([(f"layers.{layer}.fc.weight", [65536, 16384]) for layer in range(4)])
+    with (FOLDER / "long.safetensors").open("wb") as file:
+        file.write(start)
+        file.truncate(len(start) + rest)
+    page.select_option("#a select", "o2")
+    page.set_input_files("#files", FOLDER / "long.safetensors")
+    page.wait_for_function("() => document.getElementById('model').textContent === 'long.safetensors'")
+    assert "4,294,967,296" in page.locator("#stats").inner_text(), page.locator("#stats").inner_text()
+    (FOLDER / "long.safetensors").unlink()
     config = ("config.json", b'{"architectures": ["OwnEncoder"]}')
     assert give(page, ("1.safetensors", weights(parts[:270])), ("2.safetensors", weights(parts[270:])), config, name="2 files") == ""
     assert "540 tensors" in page.locator("#facts").inner_text() and "OwnEncoder" in page.locator("#r0").inner_text()
