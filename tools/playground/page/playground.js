@@ -119,23 +119,31 @@ async function plan() {
   }
 }
 
-// Networks.
-async function take(name, next) {
+// Networks: the name of the chosen one, and a function that builds the last one from files.
+let chosen, own;
+
+/** Takes the network that a function builds; if it fails, the one before remains. `file` names one from files. */
+async function take(name, next, file) {
   try {
     const read = await ask(next);
     subject?.free();
-    [subject, make] = [read, next];
-    say(unread, "");
-    models.value = name;
-    await plan();
+    [subject, make, chosen] = [read, next, name];
   } catch (failed) {
-    // The network before remains.
     say(unread, String(failed));
-    models.value = models.dataset.before ?? SHIPPED;
+    models.value = chosen;
     return;
   }
-  models.dataset.before = models.value;
+  if (file) {
+    own = next;
+    models.querySelector("[value=own]")?.remove();
+    models.prepend(el("option", { value: "own" }, file));
+  }
+  models.value = chosen;
+  say(unread, "");
+  await plan();
 }
+
+const takeShipped = name => take(name, () => library.Subject.shipped(name));
 
 /** Reads the bytes of a safetensors file up to the end of its header. */
 async function start(file) {
@@ -178,10 +186,7 @@ async function takeFiles(files, folder = "") {
   } catch (failed) {
     return say(unread, typeof failed === "string" ? failed : `the file cannot be read: ${failed.message}`);
   }
-  models.querySelector("[data-own]")?.remove();
-  models.prepend(el("option", { value: "own", "data-own": "" }, name));
-  await take("own", read);
-  if (models.value !== "own") models.querySelector("[data-own]")?.remove();
+  await take("own", read, name);
 }
 
 /** Returns the dropped files, and those directly in dropped folders, with the name of the first folder. */
@@ -217,10 +222,7 @@ document.getElementById("files").addEventListener("change", async event => {
   await takeFiles([...event.target.files]);
   event.target.value = "";
 });
-models.addEventListener("change", () => {
-  const name = models.value;
-  if (name !== "own") take(name, () => library.Subject.shipped(name));
-});
+models.addEventListener("change", () => models.value === "own" ? take("own", own) : takeShipped(models.value));
 
 // The link: shipped names as they are, other policies after `~`, compressed, in base64.
 const through = (bytes, stream) => new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer();
@@ -235,12 +237,12 @@ async function unpacked(word) {
 
 let links = 0;
 async function writeLink() {
-  const own = links += 1;
-  const words = models.value === "own" ? [] : [`model=${models.value}`];
+  const link = links += 1;
+  const words = chosen === "own" ? [] : [`model=${chosen}`];
   for (const [at, { choice, text }] of editors.entries()) {
     if (choice.value !== "none") words.push(`${"ab"[at]}=${choice.value === "own" ? await packed(text.value) : choice.value}`);
   }
-  if (own === links) history.replaceState(null, "", `#${words.join("&")}`);
+  if (link === links) history.replaceState(null, "", `#${words.join("&")}`);
 }
 
 document.getElementById("link").addEventListener("click", async () => {
@@ -259,8 +261,8 @@ async function follow() {
   }
   const model = given.get("model");
   if (subject) await plan();
-  else await take(SHIPPED, () => library.Subject.shipped(SHIPPED));
-  if (model && model !== models.value) await take(model, () => library.Subject.shipped(model));
+  else await takeShipped(SHIPPED);
+  if (model && model !== chosen) await takeShipped(model);
 }
 
 try {

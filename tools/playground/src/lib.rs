@@ -37,7 +37,7 @@ enum Network {
     Built(Model),
     Stored(StoredModel),
     /// An ONNX model, and the network that is imported from it once a policy for cells is given.
-    Onnx(OnnxModel, Option<Model>),
+    Onnx(Box<OnnxModel>, Option<Model>),
 }
 
 /// The beginnings of safetensors files.
@@ -78,7 +78,7 @@ impl Subject {
     /// Reads an ONNX model.
     pub fn onnx(name: &str, bytes: Vec<u8>) -> Result<Subject, String> {
         let model = OnnxModel::from_bytes(bytes).map_err(|error| in_words(error.in_file(name)))?;
-        Ok(Subject { name: name.into(), network: Network::Onnx(model, None) })
+        Ok(Subject { name: name.into(), network: Network::Onnx(Box::new(model), None) })
     }
 
     /// Reads the headers of safetensors files, and `config.json` if there is one.

@@ -136,7 +136,7 @@ def give(page, *files, name=None):
     """Opens files, given as name and bytes, and waits until the page has taken or refused them."""
     page.evaluate("document.getElementById('unread').textContent = ''")
     page.set_input_files("#files", [{"name": name, "mimeType": "", "buffer": data} for name, data in files])
-    own = "document.querySelector('#models [data-own]')?.textContent === name"
+    own = "document.querySelector('#models [value=own]')?.textContent === name"
     page.wait_for_function(f"name => document.getElementById('unread').textContent || {own}", arg=name or files[0][0])
     return page.locator("#unread").inner_text()
 
@@ -194,6 +194,7 @@ def damaged(page):
         said = give(page, (name, data))
         assert words in said and name in said, (name, said)
         assert page.locator("#model").inner_text() == model
+        assert page.locator("#models").input_value() == "lenet5_bn"
     page.screenshot(path=FOLDER / "damaged.png")
     write(page, "a", OWN + "#")
     state(page, "planned in")
@@ -294,6 +295,12 @@ def drop(page):
     }""", data)
     page.wait_for_function("() => document.getElementById('model').textContent === 'dropped.safetensors'")
     assert "24 tensors" in page.locator("#facts").inner_text()
+    assert "notes.txt" in give(page, ("notes.txt", b"a"))
+    assert page.locator("#models option:checked").inner_text() == "dropped.safetensors"
+    page.select_option("#models", "mlp")
+    page.wait_for_function("() => document.getElementById('model').textContent.startsWith('mlp')")
+    page.select_option("#models", "own")
+    page.wait_for_function("() => document.getElementById('model').textContent === 'dropped.safetensors'")
 
 
 def search(page):

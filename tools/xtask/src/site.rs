@@ -73,6 +73,8 @@ pub fn run(words: &[String]) -> Result {
 pub fn test() -> Result {
     let [site, shots] = ["site", "site-pictures"].map(|name| target().join(name));
     write(&site)?;
+    let lints = ["clippy", "--quiet", "--locked", "--target", WASM, "--manifest-path", "tools/playground/Cargo.toml"];
+    shell::run("cargo", &[&lints[..], &["--", "-D", "warnings"]].concat(), &[])?;
     let [site, shots] = [site, shots].map(|path| path.display().to_string());
     shell::run(&python(), &["tools/playground/tests/browser.py", &site, &shots], &[])
 }
