@@ -36,7 +36,7 @@ use precast::{
 };
 use precast_base::{printable, printable_lines};
 use precast_graph::NodeDecision;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The page, with the place for its data.
 const PAGE: &str = include_str!("page.html");
@@ -132,12 +132,15 @@ impl Texts {
     }
 
     fn data(self, about: &About, (nouns, cells): (&str, Vec<Value>), plans: Vec<Value>, differ: Vec<usize>) -> Data {
-        let of_cell = |(i, cell): (usize, &Value)| {
-            let notes = about.notes.get(cell[0].as_str()?)?.iter();
-            let notes = notes.map(|note| json!([printable(&note.mark), printable_lines(&note.text)]));
-            Some((i.to_string(), notes.collect::<Value>()))
-        };
-        let notes: Value = cells.iter().enumerate().filter_map(of_cell).collect::<Map<_, _>>().into();
+        let places: HashMap<&str, usize> =
+            cells.iter().enumerate().filter_map(|(place, cell)| Some((cell[0].as_str()?, place))).collect();
+        // By the places of cells; a note on a path without a cell is one on the root.
+        let mut notes = BTreeMap::<usize, Vec<Value>>::new();
+        for (path, of_cell) in &about.notes {
+            let place = places.get(&*printable(path)).copied().unwrap_or(0);
+            let of_cell = of_cell.iter().map(|note| json!([printable(&note.mark), printable_lines(&note.text)]));
+            notes.entry(place).or_default().extend(of_cell);
+        }
         Data(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "model": printable(&about.model),
@@ -165,8 +168,8 @@ pub fn of_cells(about: &About, views: &[View<'_>]) -> Result<Data> {
     // Shapes are those of the last call: plans change none.
     let cells = views.last().map_or(&first.sizes.cells, |view| &view.sizes.cells).iter().map(|cell| {
         let kind = texts.place(&cell.kind);
-        let numbers = json!([cell.parameters, cell.trained, cell.calls, cell.outputs, cell.multiply_adds]);
-        json!([printable(&cell.path), kind, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]])
+        let (path, outputs) = (printable(&cell.path), &cell.outputs);
+        json!([path, kind, cell.parameters, cell.trained, cell.calls, outputs, cell.multiply_adds])
     });
     let cells = cells.collect();
     let plans = views.iter().map(|view| of_plan(&mut texts, view, &about.numbers)).collect::<Result<_>>()?;

@@ -122,9 +122,18 @@ impl Subject {
         self.nodes(&graphs.collect::<Vec<_>>())
     }
 
+    /// Returns what is known of the network without a plan.
+    fn about(&self) -> About {
+        let note = match &self.network {
+            Network::Onnx(model, _) => model.note_on_opset(),
+            Network::Built(_) | Network::Stored(_) => None,
+        };
+        About { model: self.name.clone(), facts: note.into_iter().collect(), ..About::default() }
+    }
+
     /// Plans the cells.
     fn cells(&mut self, policies: &[(String, Policy)]) -> Result<Data, (usize, Error)> {
-        let mut about = About { model: self.name.clone(), ..About::default() };
+        let mut about = self.about();
         let mut planned = Vec::new();
         for (at, (_, policy)) in policies.iter().enumerate() {
             if policy.prefer == Prefer::Speed {
@@ -167,8 +176,7 @@ impl Subject {
             rules: &policy.rules,
             nodes,
         });
-        let about = About { model: self.name.clone(), ..About::default() };
-        of_nodes(&about, &views.collect::<Vec<_>>()).map_err(|error| (0, error))
+        of_nodes(&self.about(), &views.collect::<Vec<_>>()).map_err(|error| (0, error))
     }
 }
 
