@@ -153,15 +153,17 @@ impl Subject {
     }
 
     /// Plans the nodes of an ONNX file, or of the graph of a call.
-    fn nodes(&self, policies: &[(String, GraphPolicy)]) -> Result<Data, (usize, Error)> {
-        let decisions = |policy: &GraphPolicy| -> Result<Vec<NodeDecision>> {
-            match &self.network {
+    fn nodes(&mut self, policies: &[(String, GraphPolicy)]) -> Result<Data, (usize, Error)> {
+        let mut decisions = |policy: &GraphPolicy| -> Result<Vec<NodeDecision>> {
+            match &mut self.network {
                 Network::Onnx(model, _) => Ok(model.plan(policy)?.decisions().to_vec()),
                 Network::Stored(_) => Err(Error::policy(
                     "a policy for graphs rewrites the graph of a call, and the network is weights without code",
                 )),
                 Network::Built(model) => {
                     let input = input(model, BATCH).map_err(Error::policy)?;
+                    // A plan of cells is of a step of training.
+                    model.net.set_train(false);
                     Ok(Graph::trace(&model.net, &model.sample(&input))?.rewrite(policy)?.decisions())
                 }
             }

@@ -257,8 +257,11 @@ def networks(page):
     page.select_option("#b select", "none")
     state(page, "planned in")
     assert give(page, ("own.yaml", (ROOT / "models/lenet5.yaml").read_bytes())) == ""
+    page.select_option("#models", "lenet5_bn")
     page.select_option("#a select", "graph")
-    state(page, "planned in")
+    page.wait_for_selector("body.nodes")
+    # The graph is that of evaluation, also after a plan of cells: statistics come before the weights of a norm.
+    assert page.locator("#tree").inner_text().index("running_mean") < page.locator("#tree").inner_text().index("1.weight")
 
 
 def links(browser, page):
