@@ -1,5 +1,5 @@
-"""Drives the site in a browser: `browser.py SITE FOLDER [CHROMIUM]`. It serves the site on this machine, plans in the playground,
-hands it damaged files, checks every link of every page, prints times, and leaves screenshots in the folder. It needs
+"""Drives the site in a browser: `browser.py SITE FOLDER PRECAST`. It serves the site on this machine, plans in the playground, compares
+its plans with those of the command, hands it damaged files, checks every link of every page, prints times, and leaves screenshots in the folder. It needs
 playwright and Chromium."""
 
 import functools
@@ -9,6 +9,7 @@ import json
 import shutil
 import statistics
 import struct
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,8 +17,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from playwright.sync_api import sync_playwright
 
-SITE, FOLDER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-CHROMIUM = sys.argv[3] if len(sys.argv) > 3 else shutil.which("chromium")
+SITE, FOLDER, PRECAST = [Path(word).resolve() for word in sys.argv[1:4]]
+CHROMIUM = shutil.which("chromium")
 ROOT = Path(__file__).resolve().parents[3]
 OWN = "version: 1\nlevel: O2\ndtype: float16\nrules:\n  - {path: '0', run: float32, because: the first}\n"
 ALLOWED = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -159,6 +160,26 @@ def mistakes(page):
     assert page.locator("#said-a").is_hidden() and page.locator(".stale").count() == 0
     assert "the first" in page.locator("#rules").inner_text() or page.locator("details.rules").count() == 1
     assert page.locator("#a select").input_value() == "own"
+
+
+def agrees(page):
+    """The data of each shipped model under each shipped policy are those of the page that the command writes."""
+    options = lambda of: page.locator(f"{of} option").evaluate_all("all => all.map(one => one.value)")
+    written, count = FOLDER / "plan.html", 0
+    for model in options("#models"):
+        page.select_option("#models", model)
+        page.wait_for_function("model => data.model === `${model} (built in)`", arg=model)
+        for policy in options("#a select"):
+            if policy.startswith(("graph", "onnx", "own")):
+                continue
+            page.select_option("#a select", policy)
+            page.wait_for_function("policy => data.plans[0].name === `${policy} (built in)`", arg=policy)
+            subprocess.run([PRECAST, "plan", model, "--policy", policy, "--html", written, "--force"], check=True, capture_output=True)
+            text = written.read_text().split('id="data">')[1].split("</script>")[0]
+            assert page.evaluate("data") == json.loads(text), (model, policy)
+            count += 1
+    print(f"{count} plans are those of the command")
+    page.select_option("#models", "lenet5_bn")
 
 
 def compares(page):
@@ -321,6 +342,7 @@ def main():
         playground = f"{BASE}/playground/index.html"
         with Page(browser, playground) as page:
             state(page, "planned in")
+            agrees(page)
             mistakes(page)
             compares(page)
             damaged(page)

@@ -75,8 +75,9 @@ pub fn test() -> Result {
     write(&site)?;
     let lints = ["clippy", "--quiet", "--locked", "--target", WASM, "--manifest-path", "tools/playground/Cargo.toml"];
     shell::run("cargo", &[&lints[..], &["--", "-D", "warnings"]].concat(), &[])?;
-    let [site, shots] = [site, shots].map(|path| path.display().to_string());
-    shell::run(&python(), &["tools/playground/tests/browser.py", &site, &shots], &[])
+    shell::run("cargo", &["build", "--quiet", "--locked", "--package", "precast-cli"], &[])?;
+    let [site, shots, command] = [site, shots, target().join("debug/precast")].map(|path| path.display().to_string());
+    shell::run(&python(), &["tools/playground/tests/browser.py", &site, &shots, &command], &[])
 }
 
 /// Returns what this machine lacks for the test.
