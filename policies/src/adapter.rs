@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::region::Region,
-    policy::Operands,
+    policy::{Kept, Operands},
     precision::{Frame, OpRules},
 };
 
@@ -83,6 +83,9 @@ pub struct Planned {
     pub adapter: Option<Adapter>,
     /// `true` when the activations of the cell are recomputed.
     pub recompute: bool,
+    /// The form in which activations are kept, for the cell and all inside it; `None` where it does not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
     /// Switch of gradients of weights in f32, for the cell and all inside it; `None` where it does not change. See
     /// [`RunAs::LowForward`](crate::policy::RunAs::LowForward).
     pub wide_weight_grads: Option<bool>,

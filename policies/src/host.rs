@@ -46,7 +46,7 @@ pub trait Wrap: Outlined {
     /// The changes made.
     type Applied;
 
-    /// `true` when the network runs products with quantized operands, as those of precast do. Default: false, and a plan that
+    /// `true` when the network quantizes operands of products and kept activations, as those of precast do. Default: false, and a plan that
     /// has some is refused.
     const QUANTIZES: bool = false;
 

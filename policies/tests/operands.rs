@@ -200,6 +200,8 @@ fn a_network_that_cannot_run_them_refuses_the_plan() {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("the plan quantizes operands of `conv`"), "{error}");
     }
+    let kept = self::policy("O2", "{ path: '**', kept: int8-rows }").unwrap().apply(&mut Runs::<false>).unwrap_err();
+    assert!(kept.to_string().contains("the plan quantizes kept activations of"), "{kept}");
     assert_eq!(policy.apply(&mut Runs::<true>).unwrap(), 5);
     assert_eq!(Policy::named("o2").unwrap().apply(&mut Runs::<false>).unwrap(), 0);
 }

@@ -137,14 +137,15 @@ impl Slot<'_> {
     }
 
     /// Enters the slot and everything its plan demands; left in the reverse order.
-    fn enter(&self, frame: Option<Frame>) -> (Option<Scope>, Option<Scope>, Option<Scope>, Scope) {
+    fn enter(&self, frame: Option<Frame>) -> (Option<Scope>, Option<Scope>, Option<Scope>, Option<Scope>, Scope) {
         let slot = context::enter_slot(self.id);
         let quantizer = self.site.and_then(Site::quantizer);
         let operands = (quantizer.is_some() || context::quantizes())
             .then(|| context::enter_operands(quantizer.map(Quantizer::begin)));
         let number = self.site.and_then(Site::number);
         let region = frame.map(|frame| context::enter_adapter(frame, number));
-        (self.planned.wide_weight_grads.map(context::enter_weight_grads), region, operands, slot)
+        let kept = self.planned.kept.map(|kept| context::enter_kept(kept.format()));
+        (self.planned.wide_weight_grads.map(context::enter_weight_grads), region, operands, kept, slot)
     }
 
     /// Notifies listeners that the cell is entered. If there are any, returns room for its tensors.

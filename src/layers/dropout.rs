@@ -80,6 +80,9 @@ impl Forward for Dropout {
             }
             return Ok(x.clone());
         }
+        if self.spec.p == 0.0 {
+            return Ok(x.clone());
+        }
         let layer = Arc::as_ptr(&self.calls) as usize;
         let call = context::draw_in_shard(layer).unwrap_or_else(|| {
             let calls = self.calls.clone();

@@ -13,5 +13,5 @@ pub use model_summary::{CellSummary, ModelSummary};
 #[doc(inline)]
 pub use precast_policy::plan::{
     Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, Forecast, Later, OpReason, OpRow, OpsTable,
-    Plan, Predicted, Reason, Recompute, Region, RuleRef, Summary,
+    Plan, Predicted, Reason, Region, RuleRef, Summary,
 };

@@ -7,6 +7,7 @@ mod cost;
 mod custom_ops;
 mod deep_trees;
 mod derived_cells;
+mod kept;
 mod listeners;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../../benches/steps/nets.rs"]

@@ -6,7 +6,7 @@ use precast::{
     Child, DType, ErrorKind, Level, Op, Policy,
     layers::{Dense, Rng},
     policy::{
-        DynamicScale, Entry, Forgive, Format, GraphList, GraphPolicy, Lists, LossScaleSpec, Operands, Origin, Pack,
+        DynamicScale, Entry, Forgive, Format, GraphList, GraphPolicy, Kept, Lists, LossScaleSpec, Operands, Origin, Pack,
         PolicyFile, Prefer, Rounding, Rule, RunAs, Scaler, Scaling, Select,
     },
     precision::Treatment,
@@ -62,7 +62,7 @@ fn meaning(policy: &Policy) -> String {
     let cells = policy.lists.cells().iter().map(|(kind, entry)| (kind, entry.treatment));
     let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
     let rules = policy.rules.iter().map(|r| {
-        let changes = (r.until, r.raise_after_stall, r.operands, r.min_k, r.min_n);
+        let changes = (r.until, r.raise_after_stall, r.operands, r.min_k, r.min_n, r.kept);
         format!("{} {:?} {:?} {changes:?} {:?} {:?}", r.select, r.run, r.checkpoint, r.because, r.expect)
     });
     format!(
@@ -126,6 +126,8 @@ rules:
     operands: { forward: e4m3, backward: e5m2, scale: rows, rounding: stochastic }
     min_k: 256
     min_n: 128
+  - path: encoder
+    kept: int8-rows
 scaler: required
 cells: { black: { add: [\"null\", Norm], remove: [LayerNorm] } }
 ops: { black: { add: [Softmax, Gather] } }
@@ -167,15 +169,15 @@ fn rules_end_after_their_steps() {
     assert!(again(600).is_err() && again(601).is_ok());
 }
 
-/// One rule has the precision of these cells, one their recomputation, one the operands of their products, and one what happens if
+/// One rule has the precision of these cells, one their recomputation, one the operands of their products, one what they keep, and one what happens if
 /// they stall a run.
 #[test]
 fn rules_about_different_things_may_have_one_path() {
     let rules = "{ path: '**', run: float32 }, { path: '**', checkpoint: true }, { path: '**', after_stall: raise }, \
-                 { path: '**', operands: mxfp8 }";
+                 { path: '**', operands: mxfp8 }, { path: '**', kept: none }";
     let text = |more: &str| format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{rules}{more}]\n");
-    assert_eq!(Policy::parse(&text(""), "p.yaml").unwrap().rules.len(), 4);
-    for again in ["run: low", "checkpoint: true", "operands: int8", "after_stall: raise"] {
+    assert_eq!(Policy::parse(&text(""), "p.yaml").unwrap().rules.len(), 5);
+    for again in ["run: low", "checkpoint: true", "operands: int8", "kept: int8-rows", "after_stall: raise"] {
         let error = Policy::parse(&text(&format!(", {{ path: '**', {again} }}")), "p.yaml").unwrap_err();
         assert!(error.to_string().contains("the path ** has a rule already"), "{error}");
     }
@@ -195,6 +197,7 @@ fn a_full_policy_means_what_it_says() {
         Rule::kind("Embedding", RunAs::Low).expect(1),
         Rule::recompute("encoder.layers.*").unwrap(),
         quantized,
+        Rule::kept("encoder", Kept::Int8Rows).unwrap(),
     ];
     assert_eq!(policy.rules.len(), expected.len());
     for (rule, expected) in policy.rules.iter().zip(expected) {

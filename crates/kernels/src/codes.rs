@@ -171,6 +171,17 @@ pub fn factors<T: Float<Wide = f32>>(
 /// Numbers of a band of rows.
 const BAND: usize = 1 << 12;
 
+/// Replaces the code of 0 by the smallest one of the same sign, for numbers that are not 0.
+fn keep_signs(format: Format, x: &[f32], codes: &mut [u8]) {
+    let [up, down] = if format.is_floating() { [0x01, 0x81] } else { [0x01, 0xff] };
+    vectorized(|| {
+        for (x, code) in x.iter().zip(codes) {
+            let least = if *x < 0.0 { down } else { up };
+            *code = if *code & 0x7f == 0 && *x != 0.0 { least } else { *code };
+        }
+    });
+}
+
 /// Multiplies each part of so many numbers by its factor.
 fn multiply(x: &mut [f32], width: usize, by: &[f32]) {
     vectorized(|| {
@@ -221,6 +232,80 @@ pub fn scaled<T: Float<Wide = f32>>(sums: &[f32], n: usize, scales: [&[f32]; 2],
         T::narrow_into(&wide, out);
     });
     out
+}
+
+/// Numbers in 8 bits: a code for each, and a scale for each row.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    format: Format,
+    width: usize,
+    codes: Vec<u8>,
+    scales: Vec<f32>,
+}
+
+impl Rows {
+    /// Rounds rows of this length to a format of 8 bits, by the largest magnitude of each; `None` where a number is not finite.
+    /// Only 0 becomes 0, so that a ReLU passes the same gradients.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](precast_base::ErrorKind::Unsupported) for a format that has no zero.
+    pub fn new<T: Float<Wide = f32> + Magnitude>(format: Format, x: &[T], width: usize) -> Result<Option<Self>> {
+        if !T::peak(x).is_finite() {
+            return Ok(None);
+        }
+        let operand = Operand::new(
+            format,
+            Granularity::Rows,
+            ScaleRule::F32 { power_of_two: false, eps: f64::from(f32::MIN_POSITIVE) },
+        );
+        let width = width.max(1);
+        let (mut codes, mut scales) = (vec![0; x.len()], vec![1.0; x.len().div_ceil(width)]);
+        let lines = (BAND / width).max(1);
+        let mut bands: Vec<_> =
+            codes.chunks_mut(lines * width).zip(scales.chunks_mut(lines)).map(|b| (b, Ok(()))).collect();
+        threads::chunks(&mut bands, 1, x.len() * threads::PASSED, |i, bands| {
+            let ((codes, scales), result) = &mut bands[0];
+            let mut wide = vec![0.0; codes.len()];
+            T::widen_into(&x[i * lines * width..][..codes.len()], &mut wide);
+            for (row, scale) in wide.chunks_mut(width).zip(scales.iter_mut()) {
+                let (up, down) = operand.group_factors(f32::peak(row) as f32).unwrap_or((1.0, 1.0));
+                multiply(row, row.len(), &[up]);
+                *scale = down;
+            }
+            *result = encode(format, &wide, Overflow::Saturate, codes);
+            keep_signs(format, &wide, codes);
+        });
+        let mut results = bands.into_iter().map(|(_, result)| result);
+        results.try_for_each(|result| result)?;
+        Ok(Some(Rows { format, width, codes, scales }))
+    }
+
+    /// Returns the numbers of the codes.
+    pub fn numbers<T: Float<Wide = f32>>(&self) -> Pooled<T> {
+        let mut x = uninit_vec(self.codes.len());
+        let lines = (BAND / self.width).max(1);
+        threads::chunks(&mut x, lines * self.width, self.codes.len() * threads::PASSED, |i, x: &mut [T]| {
+            let mut wide = vec![0.0; x.len()];
+            let codes = &self.codes[i * lines * self.width..][..x.len()];
+            // A code of a format that has a zero is a number.
+            let _ = decode(self.format, codes, &mut wide);
+            for (row, &scale) in wide.chunks_mut(self.width).zip(&self.scales[i * lines..]) {
+                multiply(row, row.len(), &[scale]);
+            }
+            T::narrow_into(&wide, x);
+        });
+        x
+    }
+
+    /// Returns the format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Returns the bytes of codes and scales.
+    pub fn bytes(&self) -> usize {
+        self.codes.len() + size_of_val(&self.scales[..])
+    }
 }
 
 #[cfg(test)]

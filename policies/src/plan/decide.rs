@@ -5,7 +5,7 @@ use std::sync::Arc;
 use precast_base::{DType, Result};
 
 use super::{
-    decision::{Reason, Recompute, RuleRef},
+    decision::{ByRule, Reason, RuleRef},
     region::Region,
 };
 use crate::{
@@ -35,6 +35,8 @@ pub(super) struct Surroundings {
     pub wide_weight_grads: bool,
     /// Index of the rule about the operands of products.
     pub operands: Option<usize>,
+    /// Index of the rule about the activations that are kept.
+    pub kept: Option<usize>,
 }
 
 /// Freedom of `prefer: speed` to choose f32 where the policy lowers.
@@ -94,6 +96,7 @@ impl Surroundings {
             choice: Choice::Forced,
             wide_weight_grads: false,
             operands: None,
+            kept: None,
         }
     }
 
@@ -105,7 +108,7 @@ impl Surroundings {
             _ => Some(path.into()),
         };
         let Verdict { run, choice, wide_weight_grads, .. } = *verdict;
-        Surroundings { run, decided_by, choice, wide_weight_grads, operands: self.operands }
+        Surroundings { run, decided_by, choice, wide_weight_grads, operands: self.operands, kept: self.kept }
     }
 }
 
@@ -183,16 +186,17 @@ impl<'a> Prepared<'a> {
     }
 
     /// Returns the rule that recomputes a cell, given the indices of the rules that match it.
-    pub fn recompute(&self, matching: &[usize]) -> Option<Recompute> {
+    pub fn recompute(&self, matching: &[usize]) -> Option<ByRule<bool>> {
         let rule = &self.policy.rules[self.deciding(matching, |rule| rule.checkpoint.is_some())?];
-        (rule.checkpoint == Some(true)).then(|| Recompute::from(rule))
+        (rule.checkpoint == Some(true)).then(|| ByRule::of(rule, true))
     }
 
-    /// Returns the index of the rule about the operands of a cell's products: one that matches it, or else that of the cell
-    /// around it. O0 quantizes nothing.
-    pub fn operands(&self, matching: &[usize], around: &Surroundings) -> Option<usize> {
-        let own = self.deciding(matching, |rule| rule.operands.is_some()).or(around.operands);
-        own.filter(|_| self.policy.level != Level::O0)
+    /// Returns the indices of the rules about the operands of a cell's products and about what it keeps: each is one that matches
+    /// it, or else that of the cell around it. O0 quantizes nothing.
+    pub fn quantizing(&self, matching: &[usize], around: &Surroundings) -> [Option<usize>; 2] {
+        let operands = self.deciding(matching, |rule| rule.operands.is_some()).or(around.operands);
+        let kept = self.deciding(matching, |rule| rule.kept.is_some()).or(around.kept);
+        [operands, kept].map(|rule| rule.filter(|_| self.policy.level != Level::O0))
     }
 
     /// Returns all claims on a cell matched by the rules with these indices, strongest first: the numbered list at

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     adapter::{Adapter, Planned},
-    policy::{Entry, GraphList, Level, Operands, Origin, Rule, RunAs},
+    policy::{Entry, GraphList, Kept, Level, Operands, Origin, Rule, RunAs},
 };
 
 /// The decision for one cell.
@@ -27,10 +27,13 @@ pub struct Decision {
     pub adapter: Option<Adapter>,
     /// The rule that recomputes its activations in the backward pass, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<Recompute>,
+    pub recompute: Option<ByRule<bool>>,
+    /// The form in which it keeps its activations for the backward pass, if a rule is about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<ByRule<Kept>>,
     /// The operands of its products, if it has products and a rule is about them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operands: Option<Quantization>,
+    pub operands: Option<ByRule<Quantization>>,
     /// `true` when a rule raises the cell to f32 if it [stalls a run](crate::policy::Rule::raise_after_stall).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raise_after_stall: bool,
@@ -61,12 +64,18 @@ impl Decision {
     /// Returns the contents of the cell's slot.
     pub fn planned(&self) -> Planned {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
-        Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads, operands: self.quantized() }
+        let (recompute, kept) = (self.recompute.is_some(), self.kept.as_ref().map(|kept| kept.says));
+        Planned { adapter, recompute, kept, wide_weight_grads, operands: self.quantized() }
+    }
+
+    /// Returns the form in which it keeps its activations; `None` for that in which they were computed.
+    pub fn kept(&self) -> Option<Kept> {
+        self.kept.as_ref().map(|kept| kept.says).filter(|kept| kept.format().is_some())
     }
 
     /// Returns the operands of its products; `None` where they are not quantized.
     pub fn quantized(&self) -> Option<Operands> {
-        let Quantization { operands, too_small, .. } = self.operands.as_ref()?;
+        let Quantization { operands, too_small } = &self.operands.as_ref()?.says;
         Some(*operands).filter(|operands| operands.recipe().is_some() && too_small.is_none())
     }
 }
@@ -149,10 +158,12 @@ impl RuleRef {
     }
 }
 
-/// A rule that makes a cell recompute its activations.
+/// What a rule says about a cell, beyond its precision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Recompute {
+pub struct ByRule<T> {
+    /// What it says.
+    pub says: T,
     /// The selection of cells, as written.
     pub select: String,
     /// The author's reason.
@@ -170,12 +181,6 @@ pub struct Quantization {
     /// The size that is below the least one of the rule, so that they are not quantized: `n 10 is below min_n 16`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_small: Option<String>,
-    /// The selection of cells, as written.
-    pub select: String,
-    /// The author's reason.
-    pub because: Option<String>,
-    /// The place where it was written.
-    pub origin: Origin,
 }
 
 impl Quantization {
@@ -183,7 +188,7 @@ impl Quantization {
     ///
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the rule has a least size, and none is known.
-    pub(super) fn of(rule: &Rule, path: &str, sizes: Option<[usize; 2]>) -> Result<Option<Self>> {
+    pub(super) fn of(rule: &Rule, path: &str, sizes: Option<[usize; 2]>) -> Result<Option<ByRule<Self>>> {
         let Some(operands) = rule.operands else { return Ok(None) };
         let least = [("n", "min_n", rule.min_n), ("k", "min_k", rule.min_k)];
         let too_small = match sizes {
@@ -199,15 +204,14 @@ impl Quantization {
             }
         };
         let too_small = too_small.map(|((name, key, least), size)| format!("{name} {size} is below {key} {least}"));
-        let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
-        Ok(Some(Quantization { operands, too_small, select, because, origin }))
+        Ok(Some(ByRule::of(rule, Quantization { operands, too_small })))
     }
 }
 
-impl From<&Rule> for Recompute {
-    fn from(rule: &Rule) -> Self {
-        let (because, origin) = (rule.because.clone(), rule.origin.clone());
-        Recompute { select: rule.select.to_string(), because, origin }
+impl<T> ByRule<T> {
+    /// Returns what a rule says.
+    pub(super) fn of(rule: &Rule, says: T) -> Self {
+        ByRule { says, select: rule.select.to_string(), because: rule.because.clone(), origin: rule.origin.clone() }
     }
 }
 

@@ -59,7 +59,10 @@ impl Decided for Decision {
         let later = |d: &Decision| -> Vec<(usize, String)> {
             d.later.iter().map(|later| (later.after, later.effect.clone())).collect()
         };
-        what(self) == what(other) && self.raise_after_stall == other.raise_after_stall && later(self) == later(other)
+        what(self) == what(other)
+            && self.kept() == other.kept()
+            && self.raise_after_stall == other.raise_after_stall
+            && later(self) == later(other)
     }
 }
 

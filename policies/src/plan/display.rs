@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     cost::{Cost, Forecast, Predicted},
-    decision::{Decision, Later, Quantization, Reason, Recompute},
+    decision::{ByRule, Decision, Later, Quantization, Reason},
     plan::{Plan, Summary},
     region::Region,
     words::cells,
@@ -84,15 +84,22 @@ fn said_once(whole: String, words: Option<&str>, said: &mut HashSet<String>) -> 
     }
 }
 
-impl fmt::Display for Quantization {
+impl<T> ByRule<T> {
+    /// Formats the rule, with what it says in brackets, its place, and the author's reason.
+    fn said(&self, says: &str) -> String {
+        let because = self.because.as_ref().map_or(String::new(), |because| format!(": {}", printable(because)));
+        format!("rule {}{says}, {}{because}", self.select, self.origin)
+    }
+}
+
+impl fmt::Display for ByRule<Quantization> {
     /// Formats the reason for the operands: the size that is too small, the rule, its place, and the author's reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Quantization { operands, too_small, select, because, origin } = self;
+        let Quantization { operands, too_small } = &self.says;
         if let Some(too_small) = too_small {
             write!(f, "not quantized, {too_small}: ")?;
         }
-        write!(f, "rule {select} (operands: {operands}), {origin}")?;
-        because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
+        f.write_str(&self.said(&format!(" (operands: {operands})")))
     }
 }
 
@@ -182,7 +189,8 @@ impl Decision {
             some @ ([_] | [_, _]) => format!(", keeps {}", printable(&some.join(" and "))),
             more => format!(", keeps {} tensors", more.len()),
         };
-        format!("{precision}{operands}{grads}{again}{keeps}")
+        let kept = self.kept().map_or(String::new(), |kept| format!(", activations {kept}"));
+        format!("{precision}{operands}{kept}{grads}{again}{keeps}")
     }
 }
 
@@ -360,7 +368,7 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { path, kind, adapter, recompute, operands, because, overridden, predicted, later, .. } =
+        let Decision { path, kind, adapter, recompute, kept, operands, because, overridden, predicted, later, .. } =
             &self.decision;
         writeln!(f, "{} ({})", shown(path), printable(kind))?;
         writeln!(f, "  under    {}", self.policy)?;
@@ -384,10 +392,11 @@ impl fmt::Display for Explanation {
                 )?;
             }
         }
-        if let Some(Recompute { select, because, origin }) = recompute {
-            write!(f, "  again    its ops run again in the backward pass: rule {select}, {origin}")?;
-            because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))?;
-            writeln!(f)?;
+        if let Some(by) = recompute {
+            writeln!(f, "  again    its ops run again in the backward pass: {}", by.said(""))?;
+        }
+        if let Some(by) = kept {
+            writeln!(f, "  keeps    {}", by.said(&format!(" (kept: {})", by.says)))?;
         }
         if let Some(of) = operands {
             writeln!(f, "  operands {of}")?;

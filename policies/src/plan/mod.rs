@@ -22,7 +22,7 @@ mod words;
 
 pub use check::{Claim, check_claims};
 pub use cost::{Cost, Forecast, Predicted};
-pub use decision::{Decision, Later, Quantization, Reason, Recompute, RuleRef};
+pub use decision::{ByRule, Decision, Later, Quantization, Reason, RuleRef};
 pub use diff::{Change, Decided, Diff};
 pub use display::Explanation;
 pub use export::{Exported, Exporter};

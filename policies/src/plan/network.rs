@@ -4,7 +4,7 @@ use std::path::Path;
 
 use precast_base::{Error, Result, path::named};
 
-use super::{decide::Prepared, plan::Plan, predict::Tree};
+use super::{Decision, decide::Prepared, plan::Plan, predict::Tree};
 use crate::{
     Policy,
     host::{Outlined, Stored, Timed, Wrap},
@@ -73,9 +73,11 @@ impl Plan {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for quantized operands that the network
     /// [cannot run](Wrap::QUANTIZES); nothing is changed then.
     pub fn apply<N: ?Sized + Wrap>(&self, net: &mut N) -> Result<N::Applied> {
-        if let Some(of) = self.decisions.iter().find(|of| of.quantized().is_some() && !N::QUANTIZES) {
+        let quantizes = |of: &&Decision| of.quantized().is_some() || of.kept().is_some();
+        if let Some(of) = self.decisions.iter().find(quantizes).filter(|_| !N::QUANTIZES) {
+            let what = if of.quantized().is_some() { "operands" } else { "kept activations" };
             return Err(Error::unsupported(format!(
-                "the plan quantizes operands of {}, and this network runs no such products: plan, explain and compare only",
+                "the plan quantizes {what} of {}, which this network cannot: plan, explain and compare only",
                 named(&of.path)
             )));
         }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     cost::Forecast,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
-    decision::{Decision, Later, Quantization, RuleRef},
+    decision::{ByRule, Decision, Later, Quantization, RuleRef},
     words::cells,
 };
 use crate::{
@@ -179,8 +179,8 @@ impl Policy {
             matching.iter().for_each(|&i| hits[i].push(decisions.len()));
             order.note(&matching);
             let verdict = decide(prepared, &facts, &matching, around);
-            let of_operands = prepared.operands(&matching, around);
-            let inside = Surroundings { operands: of_operands, ..around.inside(&verdict, path) };
+            let [of_operands, of_kept] = prepared.quantizing(&matching, around);
+            let inside = Surroundings { operands: of_operands, kept: of_kept, ..around.inside(&verdict, path) };
             let has_products = has_matrices && kinds.iter().any(|kind| kinds::has_products(kind));
             let of_operands = of_operands.filter(|_| has_products);
             let operands = of_operands.map(|i| Quantization::of(&self.rules[i], path, sizes));
@@ -194,6 +194,7 @@ impl Policy {
                 run: verdict.run,
                 adapter,
                 recompute: prepared.recompute(&matching),
+                kept: of_kept.and_then(|i| Some(ByRule::of(&self.rules[i], self.rules[i].kept?))),
                 operands: operands.transpose()?.flatten(),
                 raise_after_stall: self.level != Level::O0 && matching.iter().any(|&i| self.rules[i].raise_after_stall),
                 later: Vec::new(),
@@ -286,8 +287,12 @@ impl<'a> Order<'a> {
 
     /// Notes which rules decide for one cell, given the indices of those that match it.
     fn note(&mut self, matching: &[usize]) {
-        let says: [fn(&Rule) -> bool; 3] =
-            [|rule| rule.run.is_some(), |rule| rule.checkpoint.is_some(), |rule| rule.operands.is_some()];
+        let says: [fn(&Rule) -> bool; 4] = [
+            |rule| rule.run.is_some(),
+            |rule| rule.checkpoint.is_some(),
+            |rule| rule.operands.is_some(),
+            |rule| rule.kept.is_some(),
+        ];
         for says in says {
             let speaking = || matching.iter().copied().filter(|&i| says(&self.rules[i]));
             let exact = speaking().find(|&i| self.rules[i].select.is_exact_path());
@@ -363,7 +368,8 @@ fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
 
 /// Rejects rules about operands that reach no cell with products.
 fn check_operands(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
-    let is_of = |rule: &Rule, of: &Quantization| of.origin == rule.origin && of.select == rule.select.to_string();
+    let is_of =
+        |rule: &Rule, of: &ByRule<Quantization>| of.origin == rule.origin && of.select == rule.select.to_string();
     let reaches = |rule: &&Rule| decisions.iter().filter_map(|d| d.operands.as_ref()).any(|of| is_of(rule, of));
     match rules.iter().find(|rule| rule.operands.is_some() && !reaches(rule)) {
         Some(Rule { origin, select, .. }) => Err(origin.error(Error::policy(format!(

@@ -212,11 +212,12 @@ impl GraphPolicy {
 /// Checks that a rule is one for a node.
 fn check_rule(rule: &Rule) -> Result<()> {
     let run = rule.run.filter(|run| matches!(run, RunAs::Full | RunAs::Low));
-    let of_cells = rule.checkpoint.is_some() || rule.operands.is_some() || rule.raise_after_stall;
+    let of_cells =
+        rule.checkpoint.is_some() || rule.operands.is_some() || rule.kept.is_some() || rule.raise_after_stall;
     match run.is_none() || of_cells || rule.until.is_some() {
         false => Ok(()),
         true => Err(Error::policy(format!(
-            "a rule for nodes of a graph has `run: float32` or `run: low`, and nothing about steps, recomputation or operands; met: {}",
+            "a rule for nodes of a graph has `run: float32` or `run: low`, and nothing about steps, recomputation, operands or activations; met: {}",
             rule.select
         ))),
     }

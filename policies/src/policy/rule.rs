@@ -9,7 +9,7 @@ use precast_base::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Operands, Origin, Pattern};
+use super::{Kept, Operands, Origin, Pattern};
 
 /// Rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,9 @@ pub struct Rule {
     pub min_k: usize,
     /// Least number of outputs of a cell for quantized operands: output features, channels or gates. Default: 0.
     pub min_n: usize,
+    /// The form in which these cells, and those inside them not decided otherwise, keep their activations for the backward
+    /// pass. `None` leaves it to other rules. Default: as computed.
+    pub kept: Option<Kept>,
     /// Number of steps of a run after which the rule ends. Default: it holds in every step.
     pub until: Option<usize>,
     /// `true` when a cell of the rule that stalls a run is raised to f32, so that the run continues. Default: the run
@@ -79,6 +82,15 @@ impl Rule {
         Ok(Rule { operands: Some(operands), ..Rule::new(Select::Path(pattern.parse()?), None) })
     }
 
+    /// Creates a rule that keeps the activations of the cells whose path matches a pattern, and of those inside, in a form of
+    /// 8 bits. It does not affect their precision otherwise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
+    pub fn kept(pattern: &str, kept: Kept) -> Result<Self> {
+        Ok(Rule { kept: Some(kept), ..Rule::new(Select::Path(pattern.parse()?), None) })
+    }
+
     /// Creates a rule that raises the cells whose path matches a pattern to f32 if they stall a run. It does not affect
     /// their precision before.
     ///
@@ -107,6 +119,7 @@ impl Rule {
             operands: None,
             min_k: 0,
             min_n: 0,
+            kept: None,
             until: None,
             raise_after_stall: false,
             because: None,
@@ -141,11 +154,12 @@ impl Rule {
     }
 
     /// Returns whether both rules determine the precision of their cells, their recomputation, the operands of their
-    /// products, or whether they are raised.
+    /// products, what they keep, or whether they are raised.
     pub(crate) fn is_about_the_same_as(&self, other: &Rule) -> bool {
         self.run.is_some() && other.run.is_some()
             || self.checkpoint.is_some() && other.checkpoint.is_some()
             || self.operands.is_some() && other.operands.is_some()
+            || self.kept.is_some() && other.kept.is_some()
             || self.raise_after_stall && other.raise_after_stall
     }
 

@@ -147,7 +147,7 @@ impl Tensor {
             let of_call = node.call.iter().flat_map(|call| &call.inputs);
             for kept in node.saved.iter().chain(of_call).filter_map(Tensor::activation) {
                 let counted = activations.entry(kept.address).or_default();
-                *counted = (kept.len * kept.dtype.bytes()).max(*counted);
+                *counted = kept.bytes.max(*counted);
             }
             pending.extend(node.inputs.iter().cloned());
         }

@@ -2,6 +2,7 @@
 
 mod backward;
 mod build;
+mod coded;
 pub mod context;
 mod fmt;
 mod grads;
@@ -22,6 +23,7 @@ pub use backward::Moment;
 pub use backward::backward_of;
 pub use build::TensorElement;
 pub(crate) use build::elements;
+use coded::Coded;
 pub use context::{is_recording, with_recording};
 pub use grads::{Factors, Unscaled};
 pub use grads::{Grads, Scaling};
@@ -188,18 +190,18 @@ impl Tensor {
     pub fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
             None if self.0.data.get().is_none() && self.0.copy_of.is_some() => self.dropped(),
-            None => self.detach(),
+            None => self.coded().map_or_else(|| self.detach(), Coded::into_tensor),
             Some(narrow) => self.beside(self.0.dtype, Arc::default(), Some(narrow.detach()), Place::None),
         }
     }
 
-    /// Returns the form in which the tape keeps a tensor, as [`to_keep`](Tensor::to_keep). A low copy that was read only
+    /// Returns the form in which the tape keeps a tensor that an op saves, as [`to_keep`](Tensor::to_keep). A low copy that was read only
     /// here drops its elements too, since the parameter can restore them; not in a recomputed cell, which reads them again
     /// at once.
-    pub(crate) fn to_record(&self) -> Tensor {
+    pub(crate) fn to_record(&self, op: Op, inputs: &[Tensor], result: &Value) -> Tensor {
         match &self.0.copy_of {
             Some(full) if full.kept_copy(self.0.dtype).is_none() && !context::in_backward() => self.dropped(),
-            _ => self.to_keep(),
+            _ => self.to_codes(op, inputs, result).map_or_else(|| self.to_keep(), Coded::into_tensor),
         }
     }
 
@@ -410,14 +412,13 @@ impl Tensor {
         if self.0.of_parameter {
             return None;
         }
-        match (&self.0.data.get(), &self.0.narrow) {
-            (None, Some(narrow)) => narrow.activation(),
-            _ => Some(Activation {
-                address: self.array().address(),
-                dtype: self.dtype(),
-                len: self.len(),
-                came_in: false,
-            }),
+        let (dtype, len, came_in) = (self.dtype(), self.len(), false);
+        match (&self.0.data.get(), &self.0.narrow, self.coded()) {
+            (None, Some(narrow), _) => narrow.activation(),
+            (None, None, Some(Coded { rows, .. })) => {
+                Some(Activation { address: Arc::as_ptr(&rows) as usize, dtype, len, bytes: rows.bytes(), came_in })
+            }
+            _ => Some(Activation { address: self.array().address(), dtype, len, bytes: len * dtype.bytes(), came_in }),
         }
     }
 }
@@ -431,6 +432,8 @@ pub struct Activation {
     pub dtype: DType,
     /// Number of elements.
     pub len: usize,
+    /// The memory that it takes, in bytes: less than its elements do, where a rule keeps them in 8 bits.
+    pub bytes: usize,
     /// `true` for an input of the op.
     pub came_in: bool,
 }
@@ -438,6 +441,6 @@ pub struct Activation {
 impl PartialEq for Activation {
     /// Compares without the addresses, which differ between equal runs.
     fn eq(&self, other: &Activation) -> bool {
-        (self.dtype, self.len, self.came_in) == (other.dtype, other.len, other.came_in)
+        (self.dtype, self.len, self.bytes, self.came_in) == (other.dtype, other.len, other.bytes, other.came_in)
     }
 }

@@ -219,7 +219,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: &d
             has_f16: false,
             inputs: inputs.iter().map(|x| x.place().clone()).collect(),
             // Saved tensors are read as values; keeping their places would keep the whole tape alive.
-            saved: saved.iter().map(Tensor::to_record).collect(),
+            saved: saved.iter().map(|x| x.to_record(op, inputs, &value)).collect(),
             backward,
             call: context::keeps_calls().then(|| Call {
                 inputs: inputs.iter().map(Tensor::to_keep).collect(),

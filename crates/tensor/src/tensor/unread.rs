@@ -9,7 +9,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use precast_kernels::{elementwise::Masked, float::Float, reduce::channels::Channels};
 
-use super::{Array, Stored, Tensor, context, elements, tape::Place};
+use super::{Array, Coded, Stored, Tensor, context, elements, tape::Place};
 use crate::DType;
 
 /// A result that is still to be computed.
@@ -17,6 +17,7 @@ use crate::DType;
 pub(crate) enum Unread {
     Norm(UnreadNorm),
     Masked(UnreadMask),
+    Coded(Coded),
 }
 
 /// Channels normalized by known statistics, and rounded to a dtype; plus a tensor of that dtype, if any.
@@ -71,6 +72,7 @@ impl Unread {
         match self {
             Unread::Norm(norm) => norm.dtype,
             Unread::Masked(mask) => mask.grad.dtype(),
+            Unread::Coded(coded) => coded.dtype,
         }
     }
 
@@ -78,6 +80,7 @@ impl Unread {
         match self {
             Unread::Norm(norm) => norm.x.shape(),
             Unread::Masked(mask) => mask.grad.shape(),
+            Unread::Coded(coded) => &coded.shape,
         }
     }
 
@@ -86,6 +89,7 @@ impl Unread {
         match self {
             Unread::Norm(norm) => norm.compute(false),
             Unread::Masked(mask) => mask.compute(),
+            Unread::Coded(coded) => coded.compute(),
         }
     }
 
@@ -111,7 +115,7 @@ impl Tensor {
     pub(crate) fn unread_norm(&self) -> Option<UnreadNorm> {
         match self.0.data.unread()? {
             Unread::Norm(norm) => Some(norm),
-            Unread::Masked(_) => None,
+            _ => None,
         }
     }
 

@@ -5,6 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
+use precast_kernels::codes::Rows;
+use precast_policy::policy::Format;
+
 use super::{Array, Tensor, Unread};
 use crate::DType;
 
@@ -14,6 +17,8 @@ pub(crate) struct Value {
     array: OnceLock<Array>,
     peak: OnceLock<f64>,
     unread: Mutex<Option<Unread>>,
+    /// The same numbers in 8 bits, as the tape keeps them; `None` where one is not finite.
+    coded: OnceLock<Option<Arc<Rows>>>,
 }
 
 impl From<Array> for Value {
@@ -43,6 +48,14 @@ impl Value {
             let unread = self.lock().take();
             unread.map_or_else(otherwise, Unread::compute)
         })
+    }
+
+    /// Returns the numbers in a format of 8 bits, which are made once.
+    pub fn coded(&self, format: Format, make: impl Fn() -> Option<Arc<Rows>>) -> Option<Arc<Rows>> {
+        match self.coded.get_or_init(&make) {
+            Some(rows) if rows.format() != format => make(),
+            known => known.clone(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Unread>> {

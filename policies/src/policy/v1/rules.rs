@@ -13,7 +13,7 @@ use serde::{
     de::{self, MapAccess, Visitor},
 };
 
-use super::super::{Operands, Origin, Rule, RunAs, Select, operands::Written};
+use super::super::{Kept, Operands, Origin, Rule, RunAs, Select, operands::Written};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +34,8 @@ pub(super) struct RuleV1 {
     min_k: Option<At<usize>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_n: Option<At<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<At<UntilV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +59,7 @@ impl RuleV1 {
             ("operands", self.operands.as_ref().map(|operands| operands.value.to_string())),
             ("min_k", self.min_k.as_ref().map(|least| least.value.to_string())),
             ("min_n", self.min_n.as_ref().map(|least| least.value.to_string())),
+            ("kept", self.kept.as_ref().map(|kept| kept.value.clone())),
             ("until", self.until.as_ref().map(|until| format!("{{ step: {} }}", until.value.step.value))),
             ("after_stall", self.after_stall.as_ref().map(|word| word.value.clone())),
             ("because", self.because.as_deref().map(quoted)),
@@ -156,7 +159,7 @@ impl RunV1 {
 
 /// Converts a written rule: one for cells, or one for the nodes of a graph.
 pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> Result<Rule> {
-    let RuleV1 { path, kind, op, run, checkpoint, operands, min_k, min_n, until, after_stall, because, expect } =
+    let RuleV1 { path, kind, op, run, checkpoint, operands, min_k, min_n, kept, until, after_stall, because, expect } =
         written.value;
     let fail = |place: Place, words: &str| Err(source.error(place, Error::policy(words)));
     let kind = match (of_nodes, kind, op) {
@@ -188,10 +191,10 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
         (None, None) if of_nodes => return fail(written.place, "a rule needs `path` or `op`"),
         (None, None) => return fail(written.place, "a rule needs `path` or `kind`"),
     };
-    if run.is_none() && checkpoint.is_none() && operands.is_none() && after_stall.is_none() {
+    if run.is_none() && checkpoint.is_none() && operands.is_none() && kept.is_none() && after_stall.is_none() {
         return fail(
             written.place,
-            "a rule needs `run` (allowed: float32, float32-out, float32-inside, low, inherit), `checkpoint`, `operands` or `after_stall`",
+            "a rule needs `run` (allowed: float32, float32-out, float32-inside, low, inherit), `checkpoint`, `operands`, `kept` or `after_stall`",
         );
     }
     let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.place, error));
@@ -206,6 +209,8 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
     let parse =
         |operands: At<Written>| Operands::try_from(operands.value).map_err(|error| source.error(operands.place, error));
     let operands = operands.map(parse).transpose()?;
+    let parse = |kept: At<String>| kept.value.parse::<Kept>().map_err(|error| source.error(kept.place, error));
+    let kept = kept.map(parse).transpose()?;
     if let Some(UntilV1 { step }) = until.as_ref().map(|until| &until.value).filter(|until| until.step.value == 0) {
         return fail(
             step.place,
@@ -225,7 +230,20 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
     let expect = expect.map(|expect| expect.value);
     let (until, raise_after_stall) = (until.map(|until| until.value.step.value), after_stall.is_some());
     let origin = Origin::at(source, written.place);
-    Ok(Rule { select, run, checkpoint, operands, min_k, min_n, until, raise_after_stall, because, expect, origin })
+    Ok(Rule {
+        select,
+        run,
+        checkpoint,
+        operands,
+        min_k,
+        min_n,
+        kept,
+        until,
+        raise_after_stall,
+        because,
+        expect,
+        origin,
+    })
 }
 
 /// The word of `after_stall`.
@@ -249,6 +267,7 @@ pub(super) fn written(rule: &Rule, of_nodes: bool) -> RuleV1 {
         operands: rule.operands.map(|operands| placeless(operands.into())),
         min_k: (rule.min_k > 0).then(|| placeless(rule.min_k)),
         min_n: (rule.min_n > 0).then(|| placeless(rule.min_n)),
+        kept: rule.kept.map(|kept| placeless(kept.to_string())),
         until: rule.until.map(|step| placeless(UntilV1 { step: placeless(step) })),
         after_stall: rule.raise_after_stall.then(|| placeless(RAISE.into())),
         because: rule.because.clone(),

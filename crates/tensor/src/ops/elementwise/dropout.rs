@@ -30,12 +30,17 @@ impl Tensor {
         dispatch(call!(Op::Dropout, &[self]; p, seed), |inputs| {
             let x = &inputs[0];
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let mut kept = with_capacity(x.len());
-            kept.extend((0..x.len()).map(|_| !rng.random_bool(p)));
+            // A bit for each element.
+            let words = x.len().div_ceil(64);
+            let mut word = |i: usize| {
+                (0..64.min(x.len() - 64 * i)).fold(0, |all, bit| all | i64::from(!rng.random_bool(p)) << bit)
+            };
+            let mut kept = with_capacity(words);
+            kept.extend((0..words).map(&mut word));
             let value = by_float!(x, T => masked::<T>(x, &kept, 1.0 - p))?;
-            let mask = Tensor::from_array(Array::from_vec(kept, x.shape())?);
+            let mask = Tensor::from_array(Array::from_vec(kept, &[words])?);
             Ok(Forward::new(value, vec![mask], move |back| {
-                let mask = elements::<bool>(&back.saved[0]);
+                let mask = elements::<i64>(&back.saved[0]);
                 let grad = by_float!(back.grad, T => masked::<T>(back.grad, &mask, 1.0 - p))?;
                 Ok(vec![Some(Tensor::from_array(grad))])
             }))
@@ -43,12 +48,15 @@ impl Tensor {
     }
 }
 
-/// Computes `x / keep` where the mask is true, else 0, rounded once.
-fn masked<T: Stored + Float>(x: &Tensor, mask: &[bool], keep: f64) -> Result<Array> {
+/// Computes `x / keep` where the bit of the mask is set, else 0, rounded once.
+fn masked<T: Stored + Float>(x: &Tensor, mask: &[i64], keep: f64) -> Result<Array> {
     let keep = T::Wide::of(keep);
     let x_elements = elements::<T>(x);
     let wide = T::widen_slice(&x_elements);
     let mut masked = with_capacity(wide.len());
-    masked.extend(wide.iter().zip(mask).map(|(&x, &kept)| if kept { x / keep } else { T::Wide::default() }));
+    let parts = wide.chunks(64).zip(mask);
+    masked.extend(parts.flat_map(|(part, word)| {
+        part.iter().enumerate().map(move |(bit, &x)| if word >> bit & 1 == 1 { x / keep } else { T::Wide::default() })
+    }));
     Array::from_vec(T::narrow_vec(masked), x.shape())
 }

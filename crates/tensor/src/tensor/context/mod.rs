@@ -21,6 +21,7 @@ pub use shard::{draw_in_shard, drawing_in_shard};
 pub use region::{AutocastState, Carried, adapter, carry, current, enter, enter_adapter, enter_region, region};
 pub use region::{dtype_of_all, in_code, with_current};
 
+use precast_policy::policy::Format;
 use stack::Stack;
 use switches::{Audience, Change, Switches};
 
@@ -167,6 +168,16 @@ pub fn enter_weight_grads(wide: bool) -> Scope {
 /// Returns whether gradients of weights are computed in f32.
 pub fn wide_weight_grads() -> bool {
     switches().wide_weight_grads
+}
+
+/// Sets the format in which the tape keeps the activations of the following ops; `None` for their own.
+pub fn enter_kept(format: Option<Format>) -> Scope {
+    switch(Change::Kept(format))
+}
+
+/// Returns the format in which the tape keeps activations; `None` for their own.
+pub fn kept() -> Option<Format> {
+    switches().kept
 }
 
 /// Runs every op of `f` in f32: regions cast to no other dtype, nor do borders of cells.

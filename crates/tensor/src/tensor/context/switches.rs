@@ -1,5 +1,7 @@
 //! The switches of a context, and their changes, which end in any order.
 
+use precast_policy::policy::Format;
+
 use super::Context;
 
 /// Switches that are looked at in each op.
@@ -11,6 +13,8 @@ pub(super) struct Switches {
     pub node_slot: Option<usize>,
     /// `true` when gradients of weights are computed in f32.
     pub wide_weight_grads: bool,
+    /// Format in which the tape keeps activations; `None` where they stay as they are.
+    pub kept: Option<Format>,
     /// `true` when every op runs in f32, whatever region it is in.
     pub in_f32: bool,
     /// `true` when results are recorded on the tape.
@@ -41,6 +45,7 @@ impl Switches {
         backward: false,
         node_slot: None,
         wide_weight_grads: false,
+        kept: None,
         in_f32: false,
         tape: true,
         keeps_calls: false,
@@ -55,6 +60,7 @@ pub(super) enum Change {
     Node(Option<usize>),
     Backward,
     WideWeightGrads(bool),
+    Kept(Option<Format>),
     InF32,
     Tape(bool),
     KeepsCalls,
@@ -70,6 +76,7 @@ impl Change {
             Change::Node(slot) => switches.node_slot = slot,
             Change::Backward => switches.backward = true,
             Change::WideWeightGrads(wide) => switches.wide_weight_grads = wide,
+            Change::Kept(format) => switches.kept = format,
             Change::InF32 => switches.in_f32 = true,
             Change::Tape(on) => switches.tape = on,
             Change::KeepsCalls => switches.keeps_calls = true,
