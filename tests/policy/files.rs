@@ -6,8 +6,8 @@ use precast::{
     Child, DType, ErrorKind, Level, Op, Policy,
     layers::{Dense, Rng},
     policy::{
-        DynamicScale, Entry, Forgive, Format, GraphList, GraphPolicy, Kept, Lists, LossScaleSpec, Operands, Origin, Pack,
-        PolicyFile, Prefer, Rounding, Rule, RunAs, Scaler, Scaling, Select,
+        DynamicScale, Entry, Forgive, Format, GraphList, GraphPolicy, Kept, Lists, LossScaleSpec, Operands, Origin,
+        Pack, PolicyFile, Prefer, Rounding, Rule, RunAs, Scaler, Scaling, Select,
     },
     precision::Treatment,
 };

@@ -75,6 +75,11 @@ pub fn decode(format: Format, codes: &[u8], x: &mut [f32]) -> Result<()> {
     each_format!(format, of => of.decode_into(codes, x))
 }
 
+/// Replaces each number by that of its code, as [`Format::round`] does.
+pub fn round(format: Format, x: &mut [f32]) {
+    each_format!(format, of => of.round(x));
+}
+
 /// An operand of a product: numbers, row by row, and the scale of each row, or one for all.
 #[derive(Clone, Debug)]
 pub struct Factors {
@@ -126,7 +131,7 @@ pub fn factors<T: Float<Wide = f32>>(
     threads::chunks(&mut bands, 1, x.len() * threads::PASSED, |i, bands| {
         let (numbers, scales, result) = &mut bands[0];
         let first = i * lines * columns;
-        let (mut wide, mut codes) = (vec![0.0; numbers.len()], vec![0; numbers.len()]);
+        let mut wide = vec![0.0; numbers.len()];
         T::widen_into(&x[first..first + numbers.len()], &mut wide);
         // The factors of each group of each row.
         let (mut up, mut down) = (vec![0.0; scales.len() * across], vec![0.0; scales.len() * across]);
@@ -147,11 +152,13 @@ pub fn factors<T: Float<Wide = f32>>(
             }
         }
         multiply(&mut wide, width, &up);
-        let coded = match is_random {
-            true => encode_stochastic(operand.format, &wide, (random, first), &mut codes),
-            false => encode(operand.format, &wide, Overflow::Saturate, &mut codes),
-        };
-        *result = coded.and_then(|()| decode(operand.format, &codes, &mut wide));
+        if is_random {
+            let mut codes = vec![0; wide.len()];
+            let coded = encode_stochastic(operand.format, &wide, (random, first), &mut codes);
+            *result = coded.and_then(|()| decode(operand.format, &codes, &mut wide));
+        } else {
+            round(operand.format, &mut wide);
+        }
         match is_outer {
             true => scales.copy_from_slice(&down),
             false => multiply(&mut wide, width, &down),
@@ -171,13 +178,12 @@ pub fn factors<T: Float<Wide = f32>>(
 /// Numbers of a band of rows.
 const BAND: usize = 1 << 12;
 
-/// Replaces the code of 0 by the smallest one of the same sign, for numbers that are not 0.
-fn keep_signs(format: Format, x: &[f32], codes: &mut [u8]) {
-    let [up, down] = if format.is_floating() { [0x01, 0x81] } else { [0x01, 0xff] };
+/// Multiplies numbers by a factor; those other than 0 stay at least as large as the smallest one of a format.
+fn multiply_above(x: &mut [f32], by: f32, least: f32) {
     vectorized(|| {
-        for (x, code) in x.iter().zip(codes) {
-            let least = if *x < 0.0 { down } else { up };
-            *code = if *code & 0x7f == 0 && *x != 0.0 { least } else { *code };
+        for x in x {
+            let y = *x * by;
+            *x = if y.abs() < least && *x != 0.0 { least.copysign(*x) } else { y };
         }
     });
 }
@@ -258,7 +264,7 @@ impl Rows {
             Granularity::Rows,
             ScaleRule::F32 { power_of_two: false, eps: f64::from(f32::MIN_POSITIVE) },
         );
-        let width = width.max(1);
+        let (width, least) = (width.max(1), format.decode(&[1])[0]);
         let (mut codes, mut scales) = (vec![0; x.len()], vec![1.0; x.len().div_ceil(width)]);
         let lines = (BAND / width).max(1);
         let mut bands: Vec<_> =
@@ -269,11 +275,10 @@ impl Rows {
             T::widen_into(&x[i * lines * width..][..codes.len()], &mut wide);
             for (row, scale) in wide.chunks_mut(width).zip(scales.iter_mut()) {
                 let (up, down) = operand.group_factors(f32::peak(row) as f32).unwrap_or((1.0, 1.0));
-                multiply(row, row.len(), &[up]);
+                multiply_above(row, up, least);
                 *scale = down;
             }
             *result = encode(format, &wide, Overflow::Saturate, codes);
-            keep_signs(format, &wide, codes);
         });
         let mut results = bands.into_iter().map(|(_, result)| result);
         results.try_for_each(|result| result)?;
@@ -334,6 +339,11 @@ mod tests {
                 decode(format, &codes, &mut decoded).unwrap();
                 let expected = codes.iter().flat_map(|&code| format.decode(&[code]));
                 assert!(decoded.iter().zip(expected).all(|(x, y)| x.to_bits() == y.to_bits()), "{format}");
+                if overflow == Overflow::Saturate {
+                    let mut rounded = x.clone();
+                    round(format, &mut rounded);
+                    assert!(rounded.iter().zip(&decoded).all(|(x, y)| x.to_bits() == y.to_bits()), "{format}");
+                }
             }
             let (mut codes, mut bits) = (vec![0; x.len()], vec![0; x.len()]);
             encode_stochastic(format, &x, (stream, 70), &mut codes).unwrap();

@@ -116,6 +116,29 @@ impl Format {
         Ok(())
     }
 
+    /// Replaces each number by that of its code, as [`encode`](Format::encode) and [`decode`](Format::decode) do; one above the
+    /// range by the largest.
+    ///
+    /// ```
+    /// use precast_lowbit::Format;
+    /// let mut x = [1.06, -1000.0];
+    /// Format::E4M3.round(&mut x);
+    /// assert_eq!(x, [1.0, -448.0]);
+    /// ```
+    #[inline(always)]
+    pub fn round(self, x: &mut [f32]) {
+        match self {
+            Format::E4M3 => each_in_place(x, |x| float_rounded(fields(Format::E4M3), x)),
+            Format::E5M2 => each_in_place(x, |x| float_rounded(fields(Format::E5M2), x)),
+            Format::E3M2 => each_in_place(x, |x| float_rounded(fields(Format::E3M2), x)),
+            Format::E2M3 => each_in_place(x, |x| float_rounded(fields(Format::E2M3), x)),
+            Format::E2M1 => each_in_place(x, |x| float_rounded(fields(Format::E2M1), x)),
+            Format::E8M0 => each_in_place(x, |x| self.decode(&[power_of_two(x)])[0]),
+            Format::Int8 => each_in_place(x, integer_rounded::<8>),
+            Format::Int4 => each_in_place(x, integer_rounded::<4>),
+        }
+    }
+
     #[inline(always)]
     fn encode_all(self, x: &[f32], overflow: Overflow, codes: &mut [u8]) {
         match self {
@@ -174,6 +197,11 @@ fn each<A: Copy, B>(from: &[A], to: &mut [B], convert: impl Fn(A) -> B) {
 }
 
 #[inline(always)]
+fn each_in_place(x: &mut [f32], convert: impl Fn(f32) -> f32) {
+    x.iter_mut().for_each(|x| *x = convert(*x));
+}
+
+#[inline(always)]
 fn each_random(x: &[f32], random: &[u32], codes: &mut [u8], convert: impl Fn(f32, u32) -> u8) {
     for ((code, &x), &bits) in codes.iter_mut().zip(x).zip(random) {
         *code = convert(x, bits);
@@ -200,6 +228,17 @@ fn float_nearest(float: Float, limit: u32, x: f32) -> u8 {
     let aligned = power + ((23 - float.mantissa) << 23);
     let units = (f32::from_bits(clamped) + f32::from_bits(aligned)).to_bits() - aligned;
     finish(float, x, magnitude, power, units)
+}
+
+/// Returns the number of the code of [`float_nearest`]: without the bits of the power of two, the sum is the rounded magnitude.
+#[inline(always)]
+fn float_rounded(float: Float, x: f32) -> f32 {
+    let magnitude = x.to_bits() & !(1 << 31);
+    let clamped = magnitude.min(float.bits(float.largest));
+    let aligned = f32::from_bits(exponent(float, clamped) + ((23 - float.mantissa) << 23));
+    let rounded = ((f32::from_bits(clamped) + aligned) - aligned).to_bits() | x.to_bits() & 1 << 31;
+    let nan = if float.nan.is_some() { INFINITY | 1 << 22 | x.to_bits() & 1 << 31 } else { 0 };
+    f32::from_bits(if magnitude > INFINITY { nan } else { rounded })
 }
 
 /// Returns the code of a number rounded by the first bits of `random`, as [`float_nearest`] with a power of two that is
@@ -274,6 +313,13 @@ fn clamped<const BITS: u32>(x: f32) -> f32 {
 fn integer<const BITS: u32>(x: f32) -> u8 {
     let units = (clamped::<BITS>(x) + (3 << 22) as f32).to_bits();
     units as u8 & (((1u32 << BITS) - 1) as u8)
+}
+
+/// Returns the number of the code of [`integer`].
+#[inline(always)]
+fn integer_rounded<const BITS: u32>(x: f32) -> f32 {
+    const POWER: f32 = (3 << 22) as f32;
+    (clamped::<BITS>(x) + POWER) - POWER
 }
 
 /// As [`integer`], with the first bits of `random` added to the fraction.

@@ -2,7 +2,7 @@
 
 use precast_kernels::{
     float::{Float, Real},
-    memory::with_capacity,
+    memory::{Pooled, with_capacity},
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -29,14 +29,8 @@ impl Tensor {
         }
         dispatch(call!(Op::Dropout, &[self]; p, seed), |inputs| {
             let x = &inputs[0];
-            let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            // A bit for each element.
-            let words = x.len().div_ceil(64);
-            let mut word = |i: usize| {
-                (0..64.min(x.len() - 64 * i)).fold(0, |all, bit| all | i64::from(!rng.random_bool(p)) << bit)
-            };
-            let mut kept = with_capacity(words);
-            kept.extend((0..words).map(&mut word));
+            let kept = mask(x.len(), p, seed);
+            let words = kept.len();
             let value = by_float!(x, T => masked::<T>(x, &kept, 1.0 - p))?;
             let mask = Tensor::from_array(Array::from_vec(kept, &[words])?);
             Ok(Forward::new(value, vec![mask], move |back| {
@@ -48,15 +42,41 @@ impl Tensor {
     }
 }
 
+/// Draws a bit for each element: 0 for one that is dropped.
+fn mask(len: usize, p: f64, seed: u64) -> Pooled<i64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut words = with_capacity(len.div_ceil(64));
+    words.extend((0..len.div_ceil(64)).map(|i| {
+        let bits = 0..64.min(len - 64 * i);
+        bits.fold(0, |word, bit| word | i64::from(!rng.random_bool(p)) << bit)
+    }));
+    words
+}
+
 /// Computes `x / keep` where the bit of the mask is set, else 0, rounded once.
 fn masked<T: Stored + Float>(x: &Tensor, mask: &[i64], keep: f64) -> Result<Array> {
     let keep = T::Wide::of(keep);
-    let x_elements = elements::<T>(x);
-    let wide = T::widen_slice(&x_elements);
-    let mut masked = with_capacity(wide.len());
-    let parts = wide.chunks(64).zip(mask);
-    masked.extend(parts.flat_map(|(part, word)| {
-        part.iter().enumerate().map(move |(bit, &x)| if word >> bit & 1 == 1 { x / keep } else { T::Wide::default() })
-    }));
+    let elements = elements::<T>(x);
+    let mut masked = T::widen_slice(&elements).into_buffer();
+    for (part, word) in masked.chunks_mut(64).zip(mask) {
+        for (bit, x) in part.iter_mut().enumerate() {
+            *x = if word >> bit & 1 == 1 { *x / keep } else { T::Wide::default() };
+        }
+    }
     Array::from_vec(T::narrow_vec(masked), x.shape())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_dropped_as_one_by_one() {
+        for (len, p) in [(0, 0.5), (1, 0.5), (64, 0.1), (1000, 0.25), (129, 0.0), (70, 1.0), (300, 0.999_999)] {
+            let (mask, mut rng) = (mask(len, p, 7), ChaCha8Rng::seed_from_u64(7));
+            for i in 0..len {
+                assert_eq!(mask[i / 64] >> (i % 64) & 1 == 0, rng.random_bool(p), "{i} of {len}, {p}");
+            }
+        }
+    }
 }
