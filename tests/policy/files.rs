@@ -214,11 +214,11 @@ fn a_full_policy_means_what_it_says() {
     };
     let mut black = pack.lists(Level::O2).unwrap();
     assert!(black.remove_cell("LayerNorm").is_some());
-    black.put_cell("null".into(), Entry::new(Treatment::Full, at(23, 25)));
-    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(23, 33)));
-    put(&mut black, Op::Softmax, Treatment::Full, at(24, 23));
+    black.put_cell("null".into(), Entry::new(Treatment::Full, at(25, 25)));
+    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(25, 33)));
+    put(&mut black, Op::Softmax, Treatment::Full, at(26, 23));
     // In the vocabulary of MindSpore's pack, `Gather` is our `Embedding`.
-    put(&mut black, Op::Embedding, Treatment::Full, at(24, 32));
+    put(&mut black, Op::Embedding, Treatment::Full, at(26, 32));
     assert_eq!(policy.lists, black);
 
     let text = FULL.replace("level: O2", "level: O1");
@@ -227,8 +227,8 @@ fn a_full_policy_means_what_it_says() {
     let text = text.replace("black: { add: [Softmax, Gather] }", "white: { add: [Einsum], remove: [PReLU] }");
     let mut white = pack.lists(Level::O1).unwrap();
     assert!(white.remove_cell("Dense").is_some() && white.remove_op(Op::Prelu).is_some());
-    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(23, 25)));
-    put(&mut white, Op::Einsum, Treatment::Low, at(24, 23));
+    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(25, 25)));
+    put(&mut white, Op::Einsum, Treatment::Low, at(26, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let (hysteresis, forgive) = (3, Forgive::Growth);
     let dynamic = DynamicScale::default()
