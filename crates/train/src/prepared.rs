@@ -44,6 +44,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     let mut notes = check(file, &net, data, &loss)?;
     notes.extend(note_on_warm_up(&file.options, data.train.len()));
     notes.extend(note_on_length(&file.options, data.train.len()));
+    notes.extend(note_on_patience(file));
     notes.extend(note_on_batch(&file.options, data.train.len()));
     notes.extend(note_on_rates(&file.options, &net, data.train.len()));
     notes.extend(note_on_one_class(&data.train, &loss));
@@ -113,6 +114,16 @@ fn note_on_length(options: &FitOptions, examples: usize) -> Option<String> {
         _ => "the learning rate does not fall",
     };
     (is_late && steps > 0).then(|| format!("`schedule`: the run has {met}, so {what}"))
+}
+
+/// Returns a note on a patience that ends no run of so many epochs.
+fn note_on_patience(file: &RunFile) -> Option<String> {
+    let (patience, epochs) = (file.patience?, file.options.epochs);
+    (patience.saturating_add(1) >= epochs).then(|| {
+        format!(
+            "`patience`: a run of {epochs} epochs ends before {patience} without a better score follow the best one"
+        )
+    })
 }
 
 /// Returns whether targets are whole numbers, one for each example, and a model has an output for each as a class.

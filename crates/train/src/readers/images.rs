@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -31,7 +32,7 @@ pub struct Images {
     /// The folder. The names of its subfolders are the classes.
     pub folder: PathBuf,
     /// Pixel format to which images are converted, without transparency. Profiles of colours and the orientation of a
-    /// camera are not applied, as in torchvision; images in memory that have such an orientation are noted.
+    /// camera are not applied, as in torchvision; images that have such an orientation are noted.
     #[option(default = PixelFormat::Rgb, no_setter)]
     pub pixels: PixelFormat,
     /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
@@ -112,6 +113,10 @@ impl Images {
             if (pixels.values.len() * size_of::<f32>()) as u64 > memory / files.len() as u64 {
                 let (options, size, len) = (self.clone(), pixels.size, files.len());
                 let before = files.iter().map(|file| state(file)).collect::<Result<Vec<_>>>()?;
+                let mut turned = Turned::default();
+                let looked_at = files.iter().take(LOOKED_AT);
+                looked_at.clone().try_for_each(|file| beginning(file).map(|bytes| turned.look(&bytes, file)))?;
+                let found = turned.read(&format!("the first {}", looked_at.len()));
                 let read = move |places: &[usize]| {
                     let mut pixels = Pixels { size: size.clone(), ..Pixels::of(&options)? };
                     for &place in places {
@@ -123,7 +128,8 @@ impl Images {
                     }
                     pixels.dataset(&options.folder, Targets::None)
                 };
-                return Dataset::stored(len, targets, read)?.with_class_names(names);
+                let dataset = Dataset::stored(len, targets, read)?.with_class_names(names)?;
+                return Ok(dataset.with_origin(Parts::default(), found));
             }
         }
         files.iter().skip(pixels.count).try_for_each(|file| pixels.add(file))?;
@@ -213,6 +219,16 @@ fn state(file: &Path) -> Result<State> {
     fs::metadata(file).map(|of| state_of(&of)).map_err(|error| Error::io(file, &error))
 }
 
+/// Number of images that are looked at for a camera's orientation before any is decoded.
+const LOOKED_AT: usize = 1024;
+
+/// Reads as much of a file as the first segments of a JPEG image take.
+fn beginning(file: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(1 << 17).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|error| Error::io(file, &error))
+}
+
 /// Maximum length of an image file: 64 MiB.
 const MOST_FILE_BYTES: usize = 64 << 20;
 
@@ -228,9 +244,39 @@ struct Pixels<'a> {
     /// Number of images, and the most values of all.
     count: usize,
     most: usize,
-    /// Number of images that a camera has turned, and the first one.
-    turned: usize,
-    first_turned: PathBuf,
+    turned: Turned,
+}
+
+/// Images that a camera has turned.
+#[derive(Default)]
+struct Turned {
+    count: usize,
+    first: PathBuf,
+}
+
+impl Turned {
+    /// Looks at an image, or at the beginning of one.
+    fn look(&mut self, bytes: &[u8], file: &Path) {
+        if is_turned(bytes) {
+            if self.count == 0 {
+                self.first = file.into();
+            }
+            self.count += 1;
+        }
+    }
+
+    /// Returns a note, if there are any among so many images.
+    fn read(&self, images: &str) -> Read {
+        let note = (self.count > 0).then(|| {
+            format!(
+                "{}: by the orientation of its camera, the picture is not as its pixels, which are read as they are; so it is \
+                 in {} of {images} images; `ImageOps.exif_transpose` of Pillow turns them",
+                printable(&self.first.display().to_string()),
+                self.count
+            )
+        });
+        Read { notes: note.into_iter().collect(), ..Read::default() }
+    }
 }
 
 impl<'a> Pixels<'a> {
@@ -240,8 +286,8 @@ impl<'a> Pixels<'a> {
                 Err(Error::value(format!("images cannot be resized to {h} x {w}; allowed: 1 to {MOST_PIXELS} pixels")))
             }
             _ => {
-                let (values, first_turned) = (Vec::new(), PathBuf::new());
-                Ok(Pixels { options, size: None, values, count: 0, most: MOST_VALUES, turned: 0, first_turned })
+                let (values, turned) = (Vec::new(), Turned::default());
+                Ok(Pixels { options, size: None, values, count: 0, most: MOST_VALUES, turned })
             }
         }
     }
@@ -281,12 +327,7 @@ impl<'a> Pixels<'a> {
             return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
         }
         self.count += 1;
-        if is_turned(bytes) {
-            if self.turned == 0 {
-                self.first_turned = file.into();
-            }
-            self.turned += 1;
-        }
+        self.turned.look(bytes, file);
         for channel in image.channels(self.options.pixels) {
             if met == size {
                 self.values.extend(channel);
@@ -307,15 +348,7 @@ impl<'a> Pixels<'a> {
     fn dataset(self, folder: &Path, targets: Targets) -> Result<Dataset> {
         let channels = self.channels();
         let Some(([h, w], _)) = self.size else { return Err(refused(folder, "there are no images")) };
-        let note = (self.turned > 0).then(|| {
-            let (file, turned, count) = (self.first_turned.display().to_string(), self.turned, self.count);
-            format!(
-                "{}: by the orientation of its camera, the picture is not as its pixels, which are read as they are; so it is \
-                 in {turned} of {count} images; `ImageOps.exif_transpose` of Pillow turns them",
-                printable(&file)
-            )
-        });
-        let read = Read { notes: note.into_iter().collect(), ..Read::default() };
+        let read = self.turned.read(&self.count.to_string());
         Ok(Dataset::of(Inputs::Numbers(self.values), &[channels, h, w], targets)?.with_origin(Parts::default(), read))
     }
 }

@@ -87,6 +87,16 @@ fn a_schedule_that_begins_after_the_run_is_noted() {
     }
 }
 
+#[test]
+fn a_patience_that_ends_no_run_is_noted() {
+    for (patience, is_noted) in [(1, false), (2, true), (50, true)] {
+        let run = file("o0", &format!(", patience: {patience}"));
+        let run = Run::begin(&run, model(0), Folder::to_come("patience-noted")).unwrap();
+        let words = format!("`patience`: a run of 3 epochs ends before {patience} without a better score");
+        assert_eq!(run.notes().iter().any(|note| note.starts_with(&words)), is_noted, "{:?}", run.notes());
+    }
+}
+
 /// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
 #[test]
 fn a_run_stopped_at_any_step_ends_with_the_same_bits() {

@@ -181,6 +181,15 @@ fn pictures_that_a_camera_has_turned_are_noted() {
         assert_eq!(data.notes().iter().filter(|note| note.starts_with(words)).count(), usize::from(is_turned));
         assert_eq!(inputs(&data), inputs(&read(&plain)), "the pixels are read as they are stored");
     }
+    // Images that are read while a run trains, by their beginnings.
+    let folder = Folder::new("turned");
+    std::fs::create_dir(folder.0.join("class")).unwrap();
+    let files = [("a.jpg", &plain), ("b.jpg", &little(6)), ("c.jpg", &little(3))];
+    files.iter().for_each(|(name, bytes)| std::fs::write(folder.0.join("class").join(name), bytes).unwrap());
+    for data in [Images::new(&folder.0).read_within(0).unwrap(), Images::new(&folder.0).read().unwrap()] {
+        let [note] = &data.notes()[..] else { panic!("{:?}", data.notes()) };
+        assert!(note.contains("b.jpg: by the orientation") && note.contains("in 2 of "), "{note}");
+    }
     // Tags that are cut are none.
     let whole = b"II*\0\x08\0\0\0\xff\xff\x12\x01\x03\0\x01\0\0\0\x06\0";
     (0..whole.len()).for_each(|length| assert!(read(&with(&whole[..length])).notes().is_empty(), "{length}"));
