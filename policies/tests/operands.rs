@@ -57,7 +57,7 @@ fn sizes_below_the_least_are_not_quantized() {
     assert_eq!(quantized(&plan), ["up mxfp8", "block.attention mxfp8", "block.fc mxfp8"]);
     for (path, words) in [("conv", "k 27 is below min_k 64"), ("head", "n 10 is below min_n 16")] {
         let decision = plan.decision(path).unwrap();
-        assert_eq!(decision.operands.as_ref().unwrap().too_small.as_deref(), Some(words));
+        assert_eq!(decision.operands.as_ref().unwrap().says.too_small.as_deref(), Some(words));
         assert_eq!(decision.effect(), "runs bf16");
     }
     let at = |rules: &str| policy("O2", rules).unwrap().plan(&net()).unwrap();
