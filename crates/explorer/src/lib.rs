@@ -232,13 +232,8 @@ fn sort(because: &Reason) -> String {
 
 /// Returns the effect of a rule, as the file has it.
 fn effect(rule: &Rule) -> String {
-    let parts = [
-        rule.run.map(|run| format!("run: {run}")),
-        rule.until.map(|step| format!("until: {{step: {step}}}")),
-        rule.checkpoint.map(|checkpoint| format!("checkpoint: {checkpoint}")),
-        rule.raise_after_stall.then(|| "after_stall: raise".into()),
-    ];
-    parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
+    let says = rule.entries().into_iter().filter(|(key, _)| !["path", "kind", "op", "because", "expect"].contains(key));
+    says.map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the rules of a policy, and the entries of its lists that are its own or have a cell, each with the numbers of
@@ -253,6 +248,8 @@ fn rules(policy: &Policy, plan: &Plan) -> Vec<Value> {
         let decided = count(&|cell| {
             matches!(&cell.because, Reason::Rule(by) if is_it(&by.origin, &by.select))
                 || cell.recompute.as_ref().is_some_and(|by| is_it(&by.origin, &by.select))
+                || cell.operands.as_ref().is_some_and(|by| is_it(&by.origin, &by.select))
+                || cell.kept.as_ref().is_some_and(|by| is_it(&by.origin, &by.select))
         });
         let (matched, decided) = (matched + tensors, decided + tensors);
         json!([select, effect(rule), rule.origin.to_string(), rule.because, matched, decided])

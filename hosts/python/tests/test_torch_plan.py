@@ -123,6 +123,8 @@ def test_a_pattern_matches_whole_names() -> None:
             "asks for gradients of weights in float32",
         ),
         ({"path": "0", "after_stall": "raise"}, "raises a cell after a stall"),
+        ({"path": "0", "operands": "mxfp8"}, "quantizes operands of products"),
+        ({"path": "0", "kept": "int8-rows"}, "keeps activations in 8 bits"),
     ],
 )
 def test_what_torch_cannot_do_is_refused(rule: dict[str, object], words: str) -> None:
