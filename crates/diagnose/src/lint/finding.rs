@@ -95,6 +95,12 @@ rules! {
     ShapeOf8 = "shape_of_8",
     /// Counts or indices that their dtype does not hold exactly.
     CountsInFloat = "counts_in_float",
+    /// Numbers of quantized operands that become 0.
+    FlushedCodes = "flushed_codes",
+    /// Inputs or weights in a format of two bits of mantissa.
+    FewDigits = "few_digits",
+    /// Quantized operands of the first or the last product.
+    QuantizedEnd = "quantized_end",
     /// Two policies, or a policy and a region, around the same cells.
     DoubleWrapping = "double_wrapping",
 }

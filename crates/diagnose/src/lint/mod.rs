@@ -7,6 +7,7 @@ mod far;
 mod finding;
 mod format;
 mod masks;
+mod operands;
 mod patterns;
 mod range;
 mod reference;
@@ -146,6 +147,7 @@ impl Lint {
         found.extend(digits::findings(&edges));
         found.extend(digits::of_inputs(&edges));
         found.extend(patterns::findings(&edges, &found));
+        found.extend(operands::findings(&edges, net));
         found.extend(wrapping::findings(&edges, net, low_loss));
         found.extend(storage::findings(net, self.storage.as_ref(), self.update.as_ref(), &gradients)?);
         if let Some(method) = &self.update {

@@ -4,5 +4,6 @@ mod checker;
 mod choices;
 mod lint_cures;
 mod lint_far;
+mod lint_operands;
 mod threads;
 mod trust;
