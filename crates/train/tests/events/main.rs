@@ -197,6 +197,23 @@ fn a_loss_after_the_wrong_op_is_warned_of_once() {
     assert_eq!(lines, ["WARN loss of another kind of number loss=\"BceWithLogits\" after=\"Sigmoid\""]);
 }
 
+/// Outputs of shape [n, 1] and targets of shape [n] have n² differences. In a cell, and between two results, that is meant.
+#[test]
+fn a_difference_of_a_column_and_a_row_is_warned_of_once() {
+    let net = Child::new(Dense::new(3, 1, &mut Rng::seed(1)));
+    let (x, y) = (Tensor::ones(&[4, 3], DType::F32), Tensor::ones(&[4], DType::F32));
+    let (_, lines) = events(|| {
+        let out = net.call(&x)?;
+        out.sub(&out.squeeze(1)?)?;
+        out.squeeze(1)?.sub(&y)?;
+        out.detach().sub(&y)?;
+        net.with(&out, |_, out| out.sub(&y))
+    });
+    assert_eq!(lines, [""; 0]);
+    let (_, lines) = events(|| (0..3).try_for_each(|_| y.sub(&net.call(&x)?)?.square()?.mean_all().map(|_| ())));
+    assert_eq!(lines, ["WARN difference of a column and a row n=4"]);
+}
+
 #[test]
 fn epochs_and_stored_parameters_are_reported() {
     let examples = train::data::Dataset::new(vec![0.0, 1.0, 1.0, 0.0], &[2], vec![0, 1]).unwrap();

@@ -12,7 +12,9 @@ use precast_kernels::{
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    ops::{Call, Reduction, by_float, dispatch, elements, spatial::windows::checked_shape},
+    ops::{
+        Call, Reduction, by_float, dispatch, elements, loss::heads::check_difference, spatial::windows::checked_shape,
+    },
     tensor::{Array, Backward, Forward, Stored, Value},
 };
 
@@ -123,6 +125,9 @@ fn map_pairs(
     (value, integer, slopes): (&dyn Function, &dyn Fn(i64, i64) -> Option<i64>, Slopes),
     reduction: Reduction,
 ) -> Result<Tensor> {
+    if call.op == Op::Sub {
+        check_difference(call.inputs[0], call.inputs[1]);
+    }
     let (a, b) = meet(call.inputs[0], call.inputs[1]);
     dispatch(Call { inputs: &[&a, &b], ..call }, move |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };

@@ -1,8 +1,8 @@
-//! Losses whose input went through the wrong last op.
+//! Losses whose input went through the wrong last op, or has another shape than the targets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Op, Tensor, logging::warn};
+use crate::{Op, Tensor, logging::warn, tensor::context};
 
 /// A loss, the op before it that makes its values wrong, and the remedy.
 const WRONG: [(Op, Op, &str); 5] = [
@@ -34,5 +34,23 @@ pub(in crate::ops) fn check_head(loss: Op, x: &Tensor) {
         let (_, _, remedy) = WRONG[at];
         tracing::warn!(target: "precast", loss = loss.name(), after = made_by.name(), "loss of another kind of number");
         warn(&format!("the input of {loss} is the result of {made_by}, and {loss} {remedy}"));
+    }
+}
+
+/// Warns, once, if outputs `[n, 1]` and targets `[n]` are subtracted outside of every cell: the difference has `n * n` numbers.
+pub(in crate::ops) fn check_difference(a: &Tensor, b: &Tensor) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let is_column =
+        |column: &Tensor, row: &Tensor| matches!((column.shape(), row.shape()), (&[n, 1], &[m]) if n == m && n > 1);
+    let is_mixed = a.is_tracked() != b.is_tracked() && context::is_recording() && context::slot().is_none();
+    if is_mixed && (is_column(a, b) || is_column(b, a)) && !WARNED.swap(true, Ordering::Relaxed) {
+        let n = a.shape()[0];
+        tracing::warn!(target: "precast", n, "difference of a column and a row");
+        warn(&format!(
+            "the difference of {:?} and {:?} has the shape [{n}, {n}]: each output minus each target; `squeeze(1)` of the outputs, or \
+             targets of [{n}, 1], pair them",
+            a.shape(),
+            b.shape()
+        ));
     }
 }

@@ -3,6 +3,6 @@
 pub(in crate::ops) mod cross_entropy;
 mod ctc;
 pub(in crate::ops) mod elementwise;
-mod heads;
+pub(in crate::ops) mod heads;
 pub(in crate::ops) mod margin;
 pub(in crate::ops) mod reduction;
