@@ -17,7 +17,7 @@ pub(crate) struct Coded {
     pub shape: Vec<usize>,
 }
 
-/// Fewest numbers of a row: the scale of a shorter one takes as much memory as its codes save.
+/// Fewest numbers of a row: of a shorter one, the scale takes more than a quarter of what its codes save.
 const SHORTEST: usize = 16;
 /// Numbers of a row up to which the axis before it is joined to it.
 const SHORT: usize = 64;
@@ -41,15 +41,19 @@ impl Coded {
 impl Tensor {
     /// Returns the codes of which this tensor is still to be made; `None` for another one.
     pub(super) fn coded(&self) -> Option<Coded> {
+        // Most are computed, which needs no lock.
+        if self.0.data.get().is_some() {
+            return None;
+        }
         match self.0.data.unread()? {
             Unread::Coded(coded) => Some(coded),
             _ => None,
         }
     }
 
-    /// Returns the form in which the tape keeps a tensor that an op saves, if a rule has it kept in 8 bits: an input, the result,
-    /// or more numbers than the result has, but no statistics; of f32 or 16 bits, if all numbers are finite. Those of the result are made once for all ops that save it. A recomputed cell reads its
-    /// activations at once, and keeps them as they are.
+    /// Returns the codes in place of which the tape would keep a tensor that an op saves, if a rule says so. It is an input, the
+    /// result, or as large as the result, so that statistics stay as they are; it has 32 or 16 bits, and finite numbers alone. A
+    /// recomputed cell reads its activations at once, and keeps them as they are.
     pub(super) fn to_codes(&self, op: Op, inputs: &[Tensor], result: &Value) -> Option<Coded> {
         let format = context::kept().filter(|_| bears_rounding(op) && !context::in_backward())?;
         let source = self.0.narrow.as_ref().unwrap_or(self);
@@ -70,6 +74,7 @@ impl Tensor {
             _ => None,
         };
         let rows = rows?;
+        // The ops that read the result save the same codes.
         if is_result && result.layout() == (source.dtype(), self.shape().to_vec()) {
             let _ = result.coded(format, || Some(rows.clone()));
         }
