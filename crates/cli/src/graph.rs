@@ -19,9 +19,10 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result,
     inputs::{self, Predicting, Read, header},
+    network::Network,
     onnx,
     outputs::{self, Force},
-    print, print_json,
+    plan_page, print, print_json,
     table::library_table,
 };
 
@@ -255,6 +256,22 @@ pub(super) fn plan(model: &mut Read<Model>, policy: &Read<PolicyFile>, train: bo
     Made::new(model, Some(&policy.value), BATCH, train)?.print(format, model, Some(policy))
 }
 
+/// Writes the page of the nodes under policies for graphs.
+pub(super) fn page(cli: &Cli, argument: &Path, files: &[Read<PolicyFile>], train: bool, page: &Path) -> Result {
+    let (mut policies, mut nodes) = (Vec::new(), Vec::new());
+    for file in files {
+        nodes.push(decisions(cli, argument, file, train)?);
+        policies.extend(file.value.clone().graph().ok());
+    }
+    plan_page::write_nodes(page, Network::read(cli, argument)?.to_string(), files, &policies, &nodes)
+}
+
+/// Returns the decisions of a policy about the nodes of a network of its own, whose cells it may wrap.
+fn decisions(cli: &Cli, argument: &Path, policy: &Read<PolicyFile>, train: bool) -> Result<Vec<NodeDecision>> {
+    let mut network = Network::read(cli, argument)?;
+    Ok(Made::new(network.callable()?, Some(&policy.value), BATCH, train)?.decisions())
+}
+
 /// Prints the output of `precast explain` for a node.
 pub(super) fn explain(
     cli: &Cli,
@@ -298,18 +315,13 @@ pub(super) fn diff(
     train: bool,
     format: Format,
 ) -> Result {
-    let decisions = |policy: &Read<PolicyFile>| -> Result<Vec<NodeDecision>> {
-        // A separate network, since a plan of the other policy wraps its cells.
-        let mut model = inputs::model(cli, argument, 0)?;
-        Ok(Made::new(&mut model, Some(&policy.value), BATCH, train)?.decisions())
-    };
-    let (before, after) = (decisions(from)?, decisions(to)?);
+    let (before, after) = (decisions(cli, argument, from, train)?, decisions(cli, argument, to, train)?);
     let diff = Diff::between((&from.value.to_string(), &before), (&to.value.to_string(), &after));
     let [first, second] = [before, after].map(|nodes| nodes.iter().filter(|node| node.is_cast()).count());
     match format {
         Format::Json => print_json(&DiffReport { diff: &diff, casts: (first, second) }),
         Format::Text => {
-            let header = header(&inputs::model(cli, argument, 0)?, &[from, to]);
+            let header = header(Network::read(cli, argument)?.callable()?, &[from, to]);
             print(format_args!("{header}{diff}; casts: {first}, then {second}"))
         }
     }

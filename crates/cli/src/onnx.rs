@@ -19,7 +19,7 @@ use super::{
     Cli, Failure, Format, Result,
     inputs::{self, Read, header, shown},
     outputs::{self, Force},
-    print, print_json,
+    plan_page, print, print_json,
     progress::Bar,
     run::say_line,
     table::library_table,
@@ -54,6 +54,14 @@ struct Report<'a> {
 pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, ranges: &RangeArgs, format: Format) -> Result {
     let (model, policy) = (inputs::onnx_model(argument)?, policy_for(file)?);
     show(&model, file, &ranges.plan(&model.value, &policy)?, format)
+}
+
+/// Writes the page of the nodes under policies for graphs.
+pub(super) fn page(argument: &Path, files: &[Read<PolicyFile>], ranges: &RangeArgs, page: &Path) -> Result {
+    let model = inputs::onnx_model(argument)?;
+    let policies = files.iter().map(policy_for).collect::<Result<Vec<_>>>()?;
+    let nodes = policies.iter().map(|policy| Ok(ranges.plan(&model.value, policy)?.decisions().to_vec()));
+    plan_page::write_nodes(page, model.to_string(), files, &policies, &nodes.collect::<Result<Vec<_>>>()?)
 }
 
 /// Prints the output of `precast graph`, and draws the nodes into files: SVG, DOT.
@@ -160,7 +168,7 @@ pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFil
 }
 
 /// Inputs on which the ranges of an ONNX model are measured.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct RangeArgs {
     /// ONNX: measure the ranges of all values on these inputs, an `.npz` file with an array for each input; nodes with
     /// values near the end of the low range stay float32. May be given several times

@@ -171,16 +171,23 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     let files: Vec<Read<PolicyFile>> =
         [&first].into_iter().chain(others).map(|file| inputs::policy_file(file)).collect::<Result<_>>()?;
     let file = &files[0];
-    let of_cells = [("--summary", args.summary), ("--html", args.page.html.is_some())];
-    if let Some((flag, _)) = of_cells.iter().find(|(_, given)| *given)
-        && files.iter().any(|file| file.cells().is_none())
-    {
-        return Err(of_cells_only(flag));
+    if args.summary && file.cells().is_none() {
+        return Err(Failure::Usage(
+            "--summary is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells"
+                .into(),
+        ));
     }
+    check_alike(args.page.html.is_some(), &files)?;
     if is_onnx(&args.model) && file.cells().is_none() {
         refuse_call(args.predict, &args.predicting, args.train)?;
         let format = args.format.plain();
-        return onnx::plan(&args.model, file, &args.ranges, format);
+        if let Some(page) = &args.page.html {
+            onnx::page(&args.model, &files, &args.ranges, page)?;
+        }
+        return match &files[..] {
+            [from, to] => onnx::diff(&args.model, from, to, format),
+            _ => onnx::plan(&args.model, file, &args.ranges, format),
+        };
     }
     args.ranges.refuse()?;
     let mut network = Network::of(cli, &args.model, run.as_ref())?;
@@ -192,7 +199,14 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
             return Err(Failure::Usage("--predict is for policies that wrap cells, not for those for graphs".into()));
         }
         let format = args.format.plain();
-        return graph::plan(network.callable()?, file, args.train, format);
+        network.callable()?;
+        if let Some(page) = &args.page.html {
+            graph::page(cli, &args.model, &files, args.train, page)?;
+        }
+        return match &files[..] {
+            [from, to] => graph::diff(cli, &args.model, from, to, args.train, format),
+            _ => graph::plan(network.callable()?, file, args.train, format),
+        };
     };
     refuse_train(args.train)?;
     if args.summary {
@@ -253,11 +267,17 @@ fn read_by<'a>(model: &'a Path, policies: &'a [PathBuf]) -> Vec<(&'static str, O
     [("MODEL", Some(model))].into_iter().chain(policies).collect()
 }
 
-/// Refuses an option for cells with a policy for graphs.
-fn of_cells_only(flag: &str) -> Failure {
-    Failure::Usage(format!(
-        "{flag} is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells"
-    ))
+/// Refuses a page of a policy for cells and one for graphs.
+fn check_alike(is_page: bool, files: &[Read<PolicyFile>]) -> Result {
+    let of_cells = files.iter().filter(|file| file.cells().is_some()).count();
+    match is_page && of_cells > 0 && of_cells < files.len() {
+        true => Err(Failure::Usage(
+            "--html compares the decisions of two policies about the same cells, or about the same nodes, and one of these is for \
+             cells, the other for the nodes of a graph"
+                .into(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Returns the policy that is given, otherwise that of the run.
@@ -356,18 +376,24 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
     };
     args.page.check(&read_by(&args.model, &args.policy))?;
     let (from, to) = (inputs::policy_file(&from)?, inputs::policy_file(to)?);
-    if args.page.html.is_some() && [&from, &to].iter().any(|file| file.cells().is_none()) {
-        return Err(of_cells_only("--html"));
-    }
+    let files = [from, to];
+    check_alike(args.page.html.is_some(), &files)?;
+    let [from, to] = &files;
     if is_onnx(&args.model) && (from.cells().is_none() || to.cells().is_none()) {
         refuse_call(false, &args.predicting, args.train)?;
-        return onnx::diff(&args.model, &from, &to, args.format);
+        if let Some(page) = &args.page.html {
+            onnx::page(&args.model, &files, &RangeArgs::default(), page)?;
+        }
+        return onnx::diff(&args.model, from, to, args.format);
     }
     let mut network = Network::of(cli, &args.model, run.as_ref())?;
     args.predicting.check(false, &[&from.value, &to.value])?;
     let (Some(before), Some(after)) = (from.cells(), to.cells()) else {
         network.callable()?;
-        return graph::diff(cli, &args.model, &from, &to, args.train, args.format);
+        if let Some(page) = &args.page.html {
+            graph::page(cli, &args.model, &files, args.train, page)?;
+        }
+        return graph::diff(cli, &args.model, from, to, args.train, args.format);
     };
     refuse_train(args.train)?;
     let plan = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, false);

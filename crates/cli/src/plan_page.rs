@@ -2,10 +2,16 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use precast::{Plan, Policy, cell::Trace, io::models::Model};
+use precast::{
+    Plan, Policy,
+    cell::Trace,
+    io::models::Model,
+    policy::{GraphPolicy, PolicyFile},
+};
 use precast_base::files;
 use precast_diagnose::Headroom;
-use precast_explorer::{About, Note, View, of_cells};
+use precast_explorer::{About, NodesView, Note, View, of_cells, of_nodes};
+use precast_graph::NodeDecision;
 
 use super::{
     Failure, Result,
@@ -52,6 +58,24 @@ pub(super) fn write_noted(file: &Path, model: &Read<Model>, name: String, policy
     let (sizes, trace) = (&model.value.net.summary(plan, None)?, &Trace::default());
     let about = About { model: model.to_string(), notes, ..About::default() };
     let page = of_cells(&about, &[View { name, policy, plan, sizes, trace }])?.page();
+    files::replace(file, page.as_bytes()).map_err(Failure::work)
+}
+
+/// Writes the page of decisions about the nodes of a graph, those of each policy.
+pub(super) fn write_nodes(
+    file: &Path,
+    model: String,
+    files: &[Read<PolicyFile>],
+    policies: &[GraphPolicy],
+    nodes: &[Vec<NodeDecision>],
+) -> Result {
+    let views = files.iter().zip(policies).zip(nodes).map(|((file, policy), nodes)| NodesView {
+        name: file.to_string(),
+        policy: policy.to_string(),
+        rules: &policy.rules,
+        nodes,
+    });
+    let page = of_nodes(&About { model, ..About::default() }, &views.collect::<Vec<_>>())?.page();
     files::replace(file, page.as_bytes()).map_err(Failure::work)
 }
 

@@ -123,6 +123,28 @@ fn names_and_reasons_cannot_end_the_data_of_a_page() {
     assert!(data["unknown"].as_str().unwrap().contains("weights without code"), "{}", data["unknown"]);
 }
 
+/// The nodes of a recorded graph, and those of an ONNX file; casts are none of the network's own.
+#[test]
+fn a_page_of_policies_for_graphs_has_their_nodes() {
+    let folder = Folder::new("page-nodes");
+    let onnx = format!("{}/../../docs/guide/torch-vit.onnx", env!("CARGO_MANIFEST_DIR"));
+    for (model, [a, b]) in [("lenet5_bn", ["graph", "graph-bf16"]), (&*onnx, ["onnx", "onnx-bf16"])] {
+        text(precast_in(&folder.0, &["diff", model, "-p", a, "-p", b, "--html", "b.html", "--force"]));
+        text(precast_in(&folder.0, &["plan", model, "-p", a, "--html", "a.html", "--force"]));
+        let [one, two] = ["a.html", "b.html"].map(|page| data_of(&folder.0.join(page)));
+        let nodes = json_of(&["plan", model, "-p", a, "--format", "json"])["nodes"].as_array().unwrap().clone();
+        let nodes: Vec<&Value> =
+            nodes.iter().filter(|node| node["op"] != "Cast" || !node["because"].is_null()).collect();
+        for data in [&one, &two] {
+            let names = data["cells"].as_array().unwrap()[1..].iter().map(|cell| &cell[0]).collect::<Vec<_>>();
+            let expected = nodes.iter().map(|node| &node["node"]).filter(|name| names.contains(name));
+            assert!(names.len() > 5 && expected.eq(names.iter().copied()), "{model}");
+        }
+        assert_eq!((one["plans"].as_array().unwrap().len(), two["plans"].as_array().unwrap().len()), (1, 2));
+        assert!(!two["differ"].as_array().unwrap().is_empty());
+    }
+}
+
 #[test]
 fn a_page_that_cannot_be_written_is_refused_before_the_work() {
     let folder = Folder::new("page-wrong");
@@ -134,8 +156,8 @@ fn a_page_that_cannot_be_written_is_refused_before_the_work() {
         ("plan mlp -p o2 --html p.json", "--html: `p.json` is the name of JSON; expected one that ends in `.html`"),
         ("plan mlp -p p.yaml --html p.yaml --force", "--policy and --html name one file, `p.yaml`"),
         ("plan mlp -p o2 --html no/a.html", "--html: "),
-        ("plan mlp -p graph --html a.html", "--html is of cells, and the policy is for the nodes of a graph"),
-        ("plan mlp -p o2 -p graph --html a.html", "--html is of cells, and the policy is for the nodes of a graph"),
+        ("plan mlp -p o2 -p graph --html a.html", "--html compares the decisions of two policies about the same cells"),
+        ("diff mlp -p graph -p o1 --html a.html", "--html compares the decisions of two policies about the same cells"),
         ("plan mlp -p o2 -p o3", "--policy was given 2 times; `diff` compares two"),
         ("plan mlp -p o1 -p o2 -p o3 --html a.html", "--policy was given 3 times"),
         ("plan mlp -p o2 --html a.html --summary", "cannot be used with"),
@@ -165,7 +187,7 @@ fn a_page_of_two_policies_is_that_of_diff() {
     let page = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap();
     assert_eq!(page("diff.html"), page("plan.html"));
     let said = error(2, precast_in(&folder.0, &["diff", "mlp", "-p", "o2", "-p", "graph", "--html", "a.html"]));
-    assert!(said.contains("--html is of cells"), "{said}");
+    assert!(said.contains("--html compares the decisions of two policies"), "{said}");
 }
 
 #[test]
