@@ -1,6 +1,9 @@
 //! Tracing: an observed run that assigns each op to a cell by its path.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use precast_policy::host::{CalledCell, RanOp, ReadParam, Recorded};
 
@@ -43,12 +46,12 @@ pub(crate) struct CellCall {
 }
 
 /// A forward pass that reads a parameter of the network.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParamRead {
     /// Path of the cell whose code read it; `None` outside every cell of the network.
     pub by: Option<String>,
-    /// The cells that own it, by path, each with its name there. A tied parameter has several.
-    pub owners: Vec<(String, String)>,
+    /// The cells that own it, by path, each with its name there. A tied parameter has several, which all its reads share.
+    pub owners: Arc<Vec<(String, String)>>,
 }
 
 /// Every op call of a run, in order.
@@ -148,10 +151,10 @@ impl<C: ?Sized + AsCell> Child<C> {
             let precast_tensor::observe::CellSizes { slot, kind, has_params, inputs, outputs, shapes } = call;
             CellCall { path: path(slot), kind, has_params, inputs, outputs, shapes }
         });
+        let owners: HashMap<_, _> = owners.into_iter().map(|(leaf, all)| (leaf, Arc::new(all))).collect();
         let mut met = HashSet::new();
-        let reads = seen.reads.into_iter().filter_map(|read| {
-            let read = ParamRead { by: read.slot.and_then(path), owners: owners.get(&read.leaf)?.clone() };
-            met.insert(read.clone()).then_some(read)
+        let reads = seen.reads.into_iter().filter(|read| met.insert((read.slot, read.leaf))).filter_map(|read| {
+            Some(ParamRead { by: read.slot.and_then(path), owners: owners.get(&read.leaf)?.clone() })
         });
         (result, Trace { ops: ops.collect(), cells: cells.collect(), reads: reads.collect() })
     }

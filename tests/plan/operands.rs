@@ -4,6 +4,7 @@ use precast::{
     Checkpoint, Outcome,
     layers::drawing_in_shard,
     policy::{Product, Recipe},
+    precision,
     prelude::*,
     sequential,
 };
@@ -138,8 +139,36 @@ fn blocks_divide_features_and_batches_of_any_size() {
     let longer = |x: &Tensor| Tensor::concat(&[x, &Tensor::zeros(&[25, 64], DType::F32)], 0).unwrap();
     let padded = run(&net(64), &longer(&x), &longer(&seed));
     assert_same(&all[2], &padded[2], "the gradient of the weight");
-    let error = net(80).call(&random(&[7, 80], 1)).unwrap_err().to_string();
-    assert!(error.contains("blocks of 1 x 32 do not divide a matrix of shape [7, 80]"), "{error}");
+    // A layer of other sizes is left out, and the plan says so.
+    let (x, seed) = (random(&[7, 80], 1), random(&[7, 64], 2));
+    let plain = applied(Dense::new(80, 64, &mut Rng::seed(3)).into(), "bfloat16", "none");
+    for (found, wanted) in run(&net(80), &x, &seed).iter().zip(run(&plain, &x, &seed)) {
+        assert_same(found, &wanted, "a layer that is left out");
+    }
+    let plan = policy("bfloat16", "mxfp8").plan(&net(80)).unwrap();
+    let says = plan.decision("").unwrap().operands.clone().unwrap().says;
+    assert_eq!(
+        (says.left_out.as_deref(), plan.decision("").unwrap().quantized()),
+        (Some("k 80 is no multiple of 32"), None)
+    );
+    // Groups of a convolution are known at the call: 32 outputs are 16 in each, too few for the gradient of the input.
+    let groups = Conv2dSpec::new(64, 32, 1).groups(2).build(&mut Rng::seed(3)).unwrap();
+    let mut net = Child::of(sequential![conv: groups]);
+    let _applied = policy("bfloat16", "mxfp8").apply(&mut net).unwrap();
+    let error = net.call(&random(&[1, 64, 2, 2], 1)).unwrap_err().to_string();
+    let words = "in cell `conv`: Conv2d: blocks of `operands: mxfp8` need a multiple of 32, and n, the number of outputs, is 16; \
+                 `operands: none` leaves this cell out";
+    assert!(error.contains(words), "{error}");
+}
+
+/// A number that is not finite here may be finite there, where nothing is rounded.
+#[test]
+fn nothing_is_quantized_where_every_op_runs_in_f32() {
+    let net = |operands| applied(Dense::new(64, 64, &mut Rng::seed(3)).into(), "bfloat16", operands);
+    let x = random(&[4, 64], 1);
+    let [found, wanted] = ["tensorwise", "none"].map(|of| precision::all_in_f32(|| net(of).call(&x).unwrap()));
+    assert_same(&found, &wanted, "in f32");
+    assert!(bits(&net("tensorwise").call(&x).unwrap()) != bits(&net("none").call(&x).unwrap()));
 }
 
 fn nets() -> [(&'static str, Child, Vec<usize>); 4] {

@@ -279,7 +279,8 @@ pub(super) fn notes(runs: &[TrainingRun<'_>], alternated: bool) -> String {
     };
     let mut notes =
         format!("{score};{time} activations: kept for the backward pass; activations and casts: of the first step");
-    for group in same_course(runs).iter().filter(|group| group.len() > 1) {
+    let ran = |group: &&Vec<TrainingRun<'_>>| group.len() > 1 && !group[0].history.steps.is_empty();
+    for group in same_course(runs).iter().filter(ran) {
         notes += &format!("\n{}: {}", joint_name(group), same_loss(group[0].history));
     }
     for TrainingRun { name, history } in runs {

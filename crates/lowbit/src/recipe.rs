@@ -205,6 +205,27 @@ impl Recipe {
         }
     }
 
+    /// Returns the numbers that must divide the sizes of a layer: its outputs, n, and the numbers that are summed for each, k.
+    /// Batches may have any size.
+    ///
+    /// ```
+    /// use precast_lowbit::Recipe;
+    /// assert_eq!(Recipe::MXFP8.multiples(), [32, 32]);
+    /// assert_eq!(Recipe::TENSORWISE.multiples(), [1, 1]);
+    /// ```
+    pub fn multiples(&self) -> [usize; 2] {
+        let block = |of: &Operand| match of.granularity {
+            Granularity::Block { rows, columns } => [rows, columns],
+            Granularity::Tensor | Granularity::Rows => [1, 1],
+        };
+        let (output, grad) = (self.output, self.grad_input);
+        let [[_, k_of_x], [n_of_w, k_of_w]] = [block(&output.left), block(&output.right)];
+        let [[_, n_of_g], [k_of_wt, n_of_wt]] = [block(&grad.left), block(&grad.right)];
+        let [n, k] = self.grad_weight.map_or([1, 1], |product| [block(&product.left)[0], block(&product.right)[0]]);
+        let most = |of: &[usize]| of.iter().copied().max().unwrap_or(1);
+        [most(&[n_of_w, n_of_g, n_of_wt, n]), most(&[k_of_x, k_of_w, k_of_wt, k])]
+    }
+
     /// Returns whether an operand is rounded at random.
     pub fn is_random(&self) -> bool {
         let products = [Some(self.output), Some(self.grad_input), self.grad_weight];

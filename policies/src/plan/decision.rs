@@ -75,8 +75,8 @@ impl Decision {
 
     /// Returns the operands of its products; `None` where they are not quantized.
     pub fn quantized(&self) -> Option<Operands> {
-        let Quantization { operands, too_small } = &self.operands.as_ref()?.says;
-        Some(*operands).filter(|operands| operands.recipe().is_some() && too_small.is_none())
+        let Quantization { operands, left_out } = &self.operands.as_ref()?.says;
+        Some(*operands).filter(|operands| operands.recipe().is_some() && left_out.is_none())
     }
 }
 
@@ -178,20 +178,26 @@ pub struct ByRule<T> {
 pub struct Quantization {
     /// The operands.
     pub operands: Operands,
-    /// The size that is below the least one of the rule, so that they are not quantized: `n 10 is below min_n 16`.
+    /// The reason for which they are not quantized: `n 10 is below min_n 16`, or `n 10 is no multiple of 32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub too_small: Option<String>,
+    pub left_out: Option<String>,
 }
 
 impl Quantization {
-    /// Returns the operands of a rule for a cell whose products have these sizes, n and k.
+    /// Returns the operands of a rule for a cell whose products have these sizes, n and k. Blocks that do not divide them leave
+    /// a cell with one product out; those of others are checked by the first call.
     ///
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the rule has a least size, and none is known.
-    pub(super) fn of(rule: &Rule, path: &str, sizes: Option<[usize; 2]>) -> Result<Option<ByRule<Self>>> {
+    pub(super) fn of(
+        rule: &Rule,
+        path: &str,
+        sizes: Option<[usize; 2]>,
+        has_one_product: bool,
+    ) -> Result<Option<ByRule<Self>>> {
         let Some(operands) = rule.operands else { return Ok(None) };
         let least = [("n", "min_n", rule.min_n), ("k", "min_k", rule.min_k)];
-        let too_small = match sizes {
+        let left_out = match sizes {
             Some(sizes) => least.into_iter().zip(sizes).find(|((.., least), size)| size < least),
             None if rule.min_n.max(rule.min_k) == 0 => None,
             None => {
@@ -203,8 +209,15 @@ impl Quantization {
                 return Err(rule.origin.error(Error::policy(words)));
             }
         };
-        let too_small = too_small.map(|((name, key, least), size)| format!("{name} {size} is below {key} {least}"));
-        Ok(Some(ByRule::of(rule, Quantization { operands, too_small })))
+        let left_out = left_out.map(|((name, key, least), size)| format!("{name} {size} is below {key} {least}"));
+        let misfit = || {
+            let (sizes, recipe) = (sizes.filter(|_| has_one_product)?, operands.recipe()?);
+            let each = [0, 1].map(|i| (["n", "k"][i], sizes[i], recipe.multiples()[i]));
+            let (name, size, multiple) = each.into_iter().find(|(_, size, multiple)| size % multiple != 0)?;
+            Some(format!("{name} {size} is no multiple of {multiple}"))
+        };
+        let left_out = left_out.or_else(misfit);
+        Ok(Some(ByRule::of(rule, Quantization { operands, left_out })))
     }
 }
 

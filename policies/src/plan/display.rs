@@ -95,23 +95,23 @@ impl<T> ByRule<T> {
 impl fmt::Display for ByRule<Quantization> {
     /// Formats the reason for the operands: the size that is too small, the rule, its place, and the author's reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Quantization { operands, too_small } = &self.says;
-        if let Some(too_small) = too_small {
-            write!(f, "not quantized, {too_small}: ")?;
+        let Quantization { operands, left_out } = &self.says;
+        if let Some(left_out) = left_out {
+            write!(f, "not quantized, {left_out}: ")?;
         }
         f.write_str(&self.said(&format!(" (operands: {operands})")))
     }
 }
 
 impl Decision {
-    /// Formats the reasons of a cell for a list of cells: that of its precision, and that of its operands. The author's
+    /// Formats the reasons of a cell for a list of cells: that of its precision, and those of its operands and of what it keeps. The author's
     /// words are as in [`Reason::said_once`].
     fn reasons(&self, said: &mut HashSet<String>) -> String {
         let because = self.because.said_once(said);
-        match &self.operands {
-            Some(of) => format!("{because}; {}", said_once(of.to_string(), of.because.as_deref(), said)),
-            None => because,
-        }
+        let kept = self.kept.as_ref().filter(|kept| kept.says.format().is_some());
+        let kept = kept.map(|by| (by.said(&format!(" (kept: {})", by.says)), &by.because));
+        let others = self.operands.as_ref().map(|of| (of.to_string(), &of.because)).into_iter().chain(kept);
+        others.fold(because, |all, (words, because)| format!("{all}; {}", said_once(words, because.as_deref(), said)))
     }
 }
 

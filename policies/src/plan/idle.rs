@@ -7,12 +7,12 @@ use crate::{
     Policy,
     adapter::Adapter,
     host::Outlined,
-    policy::{Prefer, Rule},
+    policy::{Level, Prefer, Rule},
 };
 
 impl Policy {
-    /// Describes the rules that [end](Rule::until) during a run, or [raise](Rule::raise_after_stall) a cell that stalls
-    /// it, and can have no effect on a network, each with its place. `steps` is the length of the run, if it is known.
+    /// Describes the rules that [end](Rule::until) during a run, [raise](Rule::raise_after_stall) a cell that stalls it, or
+    /// quantize, and can have no effect on a network, each with its place. `steps` is the length of the run, if it is known.
     ///
     /// ```
     /// use precast_policy::{Outline, OutlinedCell, Policy, policy::{Rule, RunAs}};
@@ -26,13 +26,13 @@ impl Policy {
     /// # Errors
     /// As [`plan`](Policy::plan).
     pub fn idle_rules(&self, net: &impl Outlined, steps: Option<usize>) -> Result<Vec<String>> {
+        let mut idle = self.idle_quantization(net)?;
         let is_scheduled = |rule: &Rule| rule.until.is_some() || rule.raise_after_stall;
         if !self.rules.iter().any(is_scheduled) {
-            return Ok(Vec::new());
+            return Ok(idle);
         }
         let policy = self.clone().with_prefer(Prefer::Memory);
         let (plan, last) = (policy.plan(net)?, policy.in_the_end().plan(net)?);
-        let mut idle = Vec::new();
         for (at, rule) in policy.rules.iter().enumerate() {
             let Rule { select, origin, .. } = rule;
             let is_raised = || {
@@ -62,6 +62,45 @@ impl Policy {
         }
         Ok(idle)
     }
+
+    /// Describes the rules about operands and kept activations at O0, and those about activations of cells that are all
+    /// recomputed.
+    fn idle_quantization(&self, net: &impl Outlined) -> Result<Vec<String>> {
+        let operands =
+            |rule: &Rule| rule.operands.filter(|of| of.recipe().is_some()).map(|of| format!("operands: {of}"));
+        let kept = |rule: &Rule| rule.kept.filter(|kept| kept.format().is_some()).map(|kept| format!("kept: {kept}"));
+        let asking = self.rules.iter().filter_map(|rule| Some((rule, operands(rule).or_else(|| kept(rule))?)));
+        let no_effect = |rule: &Rule, says: &str, why: &str| {
+            format!("{}: `{says}` of the rule for the {} has no effect: {why}", rule.origin, rule.select)
+        };
+        if self.level == Level::O0 {
+            return Ok(asking.map(|(rule, says)| no_effect(rule, &says, "level O0 quantizes nothing")).collect());
+        }
+        let has_both = |rules: &[Rule]| {
+            rules.iter().any(|rule| rule.checkpoint == Some(true)) && rules.iter().any(|rule| kept(rule).is_some())
+        };
+        if !has_both(&self.rules) {
+            return Ok(Vec::new());
+        }
+        let plan = self.clone().with_prefer(Prefer::Memory).plan(net)?;
+        let again: Vec<&str> = plan.decisions.iter().filter(|of| of.recompute.is_some()).map(|of| &*of.path).collect();
+        let is_again = |path: &str| {
+            again.iter().any(|outer| {
+                outer.is_empty()
+                    || path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        let is_idle = |rule: &Rule| {
+            let select = rule.select.to_string();
+            let of_rule =
+                |of: &&Decision| of.kept.as_ref().is_some_and(|by| by.origin == rule.origin && by.select == select);
+            let mut reached = plan.decisions.iter().filter(of_rule).peekable();
+            kept(rule).is_some() && reached.peek().is_some() && reached.all(|of| is_again(&of.path))
+        };
+        let idle = self.rules.iter().filter(|rule| is_idle(rule));
+        let why = "its cells are recomputed, and keep their inputs alone";
+        Ok(idle.filter_map(|rule| Some(no_effect(rule, &kept(rule)?, why))).collect())
+    }
 }
 
 /// Returns whether a cell runs low or rounds its outputs, so that raising it makes a difference.
@@ -76,6 +115,24 @@ fn is_low(decision: &Decision) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::{Outline, OutlinedCell, Policy};
+
+    #[test]
+    fn quantization_without_effect_is_named() {
+        let cell = |path: &str, kind: &'static str| OutlinedCell::new(path, kind).matrices();
+        let net = Outline::new([OutlinedCell::new("", "Model"), cell("a", "Dense"), cell("b", "Dense")]).unwrap();
+        let idle = |level: &str, rules: &str| {
+            let text = format!("version: 1\nlevel: {level}\ndtype: float16\nrules: [{rules}]\n");
+            Policy::parse(&text, "p.yaml").unwrap().idle_rules(&net, None).unwrap()
+        };
+        let words =
+            "p.yaml:4:9: `operands: int8` of the rule for the path ** has no effect: level O0 quantizes nothing";
+        assert_eq!(idle("O0", "{ path: '**', operands: int8 }, { path: a, kept: none }"), [words]);
+        assert_eq!(idle("O2", "{ path: '**', operands: int8 }, { path: '**', kept: int8-rows }").len(), 0);
+        let words = "p.yaml:4:40: `kept: int8-rows` of the rule for the path a has no effect: its cells are recomputed, and keep their \
+                     inputs alone";
+        assert_eq!(idle("O2", "{ path: a, checkpoint: true }, { path: a, kept: int8-rows }"), [words]);
+        assert_eq!(idle("O2", "{ path: a, checkpoint: true }, { path: '**', kept: int8-rows }").len(), 0);
+    }
 
     /// Each rule that can have no effect is named by its place, and no other.
     #[test]

@@ -183,7 +183,8 @@ impl Policy {
             let inside = Surroundings { operands: of_operands, kept: of_kept, ..around.inside(&verdict, path) };
             let has_products = has_matrices && kinds.iter().any(|kind| kinds::has_products(kind));
             let of_operands = of_operands.filter(|_| has_products);
-            let operands = of_operands.map(|i| Quantization::of(&self.rules[i], path, sizes));
+            let has_one_product = kinds.iter().any(|kind| matches!(*kind, "Dense" | "Conv1d" | "Conv2d" | "Conv3d"));
+            let operands = of_operands.map(|i| Quantization::of(&self.rules[i], path, sizes, has_one_product));
             let adapter = prepared.adapter(&facts, around, &verdict);
             let OutlinedCell { path, kind, keeps, .. } = cell;
             choices.push(verdict.choice);

@@ -72,7 +72,8 @@ fn wheel(python: &str, triple: &str, folder: &Path) -> Result {
     let (triple, out) = (triple.replace("musl", "gnu"), folder.display().to_string());
     let linux: &[&str] = if triple.contains("linux") { &["--zig", "--compatibility", "manylinux2014"] } else { &[] };
     let arguments = [&["-m", "maturin", "build", "--quiet", "--target", &triple, "--out", &out], linux].concat();
-    let mut wheel = program(python, &arguments, &[]);
+    // By default, zig is looked for in the `python3` of the path.
+    let mut wheel = program(python, &arguments, &[("CARGO_ZIGBUILD_PYTHON_PATH", python)]);
     succeed("maturin", wheel.current_dir(root().join("hosts/python")).env("CARGO_TARGET_DIR", target()))
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct Base<'a> {
 impl<'a> Base<'a> {
     pub fn new<C: ?Sized + AsCell>(policy: &'a Policy, net: &Child<C>) -> Result<Self> {
         let (plan, outline) = (policy.plan(net)?, net.outline());
+        check_unquantized(&plan)?;
         let (mut above, mut open) = (Vec::new(), Vec::<usize>::new());
         let mut leaf = vec![true; plan.decisions.len()];
         for (i, cell) in outline.cells().iter().enumerate() {
@@ -136,7 +137,8 @@ impl<'a> Base<'a> {
             // A path has one rule.
             let same = |other: &Rule| matches!(&other.select, Select::Path(_)) && other.select == rule.select;
             if let Some(at) = policy.rules.iter().position(same) {
-                rule.checkpoint = policy.rules.remove(at).checkpoint;
+                let before = policy.rules.remove(at);
+                (rule.checkpoint, rule.kept) = (before.checkpoint, before.kept);
             }
         }
         policy.rules.splice(0..0, rules);
@@ -149,6 +151,18 @@ impl<'a> Base<'a> {
                 Err(Error::plan(format!("rules cannot keep some cells in float32 and lower the others: see {path}")))
             }
         }
+    }
+}
+
+/// Refuses quantized operands, whose errors are none of the rounding to 16 bits that is measured.
+pub(crate) fn check_unquantized(plan: &Plan) -> Result<()> {
+    match plan.decisions.iter().find(|decision| decision.quantized().is_some()) {
+        None => Ok(()),
+        Some(Decision { path, .. }) => Err(Error::unsupported(format!(
+            "the policy quantizes operands of {}, and the errors measured here are those of 16 bits: leave `operands` out, and add it to \
+             the policy that is found; `lint` counts the numbers that quantization loses",
+            precast_base::path::named(path)
+        ))),
     }
 }
 

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_chunk_takes_the_place_of_unused_ones_that_are_too_small() {
+    fn a_new_chunk_takes_the_place_of_unused_ones_that_are_left_out() {
         let mut arena = Arena::new();
         let (small, used) = (take(&mut arena, ALL), take(&mut arena, ALL - 1));
         assert_eq!(give_back(&mut arena, small, usize::MAX), 0);

@@ -120,7 +120,7 @@ impl Plan {
                 "whose decision changes during a run: this is the first one, and `Policy::in_the_end` has the last",
             ),
             (count(&|d| d.quantized().is_some()), "whose products have quantized operands: they run unquantized"),
-            (count(&|d| d.kept().is_some()), "that keep activations in 8 bits: they keep them as computed"),
+            (count(&|d| d.kept().is_some()), "whose activations are kept in 8 bits: they are kept as computed"),
             (count(&|d| d.raise_after_stall), "with `after_stall: raise`: no stall raises them"),
             (
                 count(&|d| d.wide_weight_grads),

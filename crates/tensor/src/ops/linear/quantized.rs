@@ -200,8 +200,24 @@ impl Quantized {
         }
     }
 
+    /// Checks that blocks divide the sizes of a layer in all its products, before the first runs.
+    fn check(&self, n: usize, k: usize) -> Result<()> {
+        let needed = self.recipe.multiples();
+        let each = [("n", n, needed[0]), ("k", k, needed[1])];
+        match each.into_iter().find(|(_, size, multiple)| size % multiple != 0) {
+            None => Ok(()),
+            Some((name, size, multiple)) => Err(Error::shape(format!(
+                "blocks of `operands: {}` need a multiple of {multiple}, and {name}, the number of {}, is {size}; `operands: none` leaves \
+                 this cell out",
+                self.call.operands(),
+                if name == "n" { "outputs" } else { "numbers summed for an output" }
+            ))),
+        }
+    }
+
     /// Runs `x · wᵀ + b`, for x `[..., in]`, w `[out, in]` and b `[out]`.
     pub fn linear(self, inputs: &[Tensor], sizes: (usize, usize, usize)) -> Result<Forward> {
+        self.check(sizes.2, sizes.1)?;
         let shape = [&inputs[0].shape()[..inputs[0].rank() - 1], &[sizes.2]].concat();
         let bias = inputs.get(2).map(wide);
         let value = match inputs[0].dtype() {
@@ -251,6 +267,10 @@ impl Quantized {
     /// product makes patches, which are added up.
     pub fn conv(self, g: Geometry, transposed: bool, inputs: &[Tensor], shape: &[usize]) -> Result<Forward> {
         let (rows, k, out) = (g.batch * g.out_volume(), g.patch(), g.out_channels);
+        match transposed {
+            true => self.check(k, out)?,
+            false => self.check(out, k)?,
+        }
         let weights = move |group: usize| group * out * k..(group + 1) * out * k;
         let (x, w) = (wide(&inputs[0]), wide(&inputs[1]));
         let (of_x, of_y) = if transposed { (Side::Channels, Side::Patches) } else { (Side::Patches, Side::Channels) };

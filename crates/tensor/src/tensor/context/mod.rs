@@ -175,9 +175,10 @@ pub fn enter_kept(format: Option<Format>) -> Scope {
     switch(Change::Kept(format))
 }
 
-/// Returns the format in which the tape keeps activations; `None` for their own.
+/// Returns the format in which the tape keeps activations; `None` for their own, as where every op runs in f32.
 pub fn kept() -> Option<Format> {
-    switches().kept
+    let switches = switches();
+    switches.kept.filter(|_| !switches.in_f32)
 }
 
 /// Runs every op of `f` in f32: regions cast to no other dtype, nor do borders of cells.

@@ -12,7 +12,7 @@ use precast_base::path::named;
 use precast_kernels::codes::{Delayed, DelayedRule, Operand, ScaleRule, Stream};
 use precast_policy::policy::{Format, Operands, Recipe};
 
-use super::{CONTEXT, Of, Scope, in_backward, is_recording, shard};
+use super::{CONTEXT, Of, Scope, in_backward, is_all_in_f32, is_recording, shard};
 use crate::{
     error::{Error, Result},
     logging::warn,
@@ -195,6 +195,9 @@ pub fn quantizes() -> bool {
 
 /// Warns, once for each cell, if the call that ends has multiplied no weights: its operands stay as they are.
 pub fn warn_of_no_products() {
+    if is_all_in_f32() {
+        return;
+    }
     let quantizer = CONTEXT.with(|context| {
         let none = |operands: &Quantizing| operands.product == 0 && !operands.of.warned.swap(true, Ordering::Relaxed);
         context
@@ -211,8 +214,12 @@ pub fn warn_of_no_products() {
     }
 }
 
-/// Returns the call whose next product this is, and counts it; `None` if its operands are not quantized.
+/// Returns the call whose next product this is, and counts it; `None` if its operands are not quantized, as where every op runs
+/// in f32.
 pub fn next_product() -> Option<Quantizing> {
+    if is_all_in_f32() {
+        return None;
+    }
     CONTEXT.with(|context| {
         context.operands.top(|operands| {
             let operands = operands?.as_mut()?;
