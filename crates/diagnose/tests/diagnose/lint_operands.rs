@@ -85,14 +85,14 @@ fn searches_keep_activations_as_they_were_and_refuse_operands() {
         Policy::parse(&text, "search.yaml").unwrap()
     };
     let kept = policy("{ path: first, run: low, kept: int8-rows }, { path: last, kept: e4m3-rows }");
-    let found = Tune::new(&kept, Metric::Relative, 2e-3).run(net, &[x.clone()]).unwrap();
+    let found = Tune::new(&kept, Metric::Relative, 2e-3).run(net, std::slice::from_ref(&x)).unwrap();
     assert!(found.lowered() < 2, "{found}");
     let plan = found.policy.plan(net).unwrap();
     let forms = ["first", "last"].map(|path| plan.decision(path).unwrap().kept().map(|kept| kept.name()));
     assert_eq!(forms, [Some("int8-rows"), Some("e4m3-rows")]);
     let quantized = policy("{ path: '**', operands: rowwise }");
     for error in [
-        Tune::new(&quantized, Metric::Relative, 1e-3).run(net, &[x.clone()]).unwrap_err(),
+        Tune::new(&quantized, Metric::Relative, 1e-3).run(net, std::slice::from_ref(&x)).unwrap_err(),
         Shadow::of(&quantized, net, &x).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
