@@ -45,7 +45,7 @@ fn cells_with_products_are_quantized() {
     // Blocks of 32 do not divide the 27 numbers that the convolution sums, nor the 10 outputs of the head.
     let blocks = plan("{ path: '**', operands: mxfp8 }");
     assert_eq!(quantized(&blocks), ["up mxfp8", "block.attention mxfp8", "block.fc mxfp8"]);
-    for (path, words) in [("conv", "k 27 is no multiple of 32"), ("head", "n 10 is no multiple of 32")] {
+    for (path, words) in [("conv", "k 27 is not a multiple of 32"), ("head", "n 10 is not a multiple of 32")] {
         assert_eq!(blocks.decision(path).unwrap().operands.as_ref().unwrap().says.left_out.as_deref(), Some(words));
     }
     // Those inside a cell follow it.

@@ -149,7 +149,7 @@ fn blocks_divide_features_and_batches_of_any_size() {
     let says = plan.decision("").unwrap().operands.clone().unwrap().says;
     assert_eq!(
         (says.left_out.as_deref(), plan.decision("").unwrap().quantized()),
-        (Some("k 80 is no multiple of 32"), None)
+        (Some("k 80 is not a multiple of 32"), None)
     );
     // Groups of a convolution are known at the call: 32 outputs are 16 in each, too few for the gradient of the input.
     let groups = Conv2dSpec::new(64, 32, 1).groups(2).build(&mut Rng::seed(3)).unwrap();

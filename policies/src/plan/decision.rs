@@ -158,11 +158,11 @@ impl RuleRef {
     }
 }
 
-/// What a rule says about a cell, beyond its precision.
+/// A rule, with the part of it that decides for a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ByRule<T> {
-    /// What it says.
+    /// The value that decides.
     pub says: T,
     /// The selection of cells, as written.
     pub select: String,
@@ -178,7 +178,7 @@ pub struct ByRule<T> {
 pub struct Quantization {
     /// The operands.
     pub operands: Operands,
-    /// The reason for which they are not quantized: `n 10 is below min_n 16`, or `n 10 is no multiple of 32`.
+    /// The reason for which they are not quantized: `n 10 is below min_n 16`, or `n 10 is not a multiple of 32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
@@ -214,7 +214,7 @@ impl Quantization {
             let (sizes, recipe) = (sizes.filter(|_| has_one_product)?, operands.recipe()?);
             let each = [0, 1].map(|i| (["n", "k"][i], sizes[i], recipe.multiples()[i]));
             let (name, size, multiple) = each.into_iter().find(|(_, size, multiple)| size % multiple != 0)?;
-            Some(format!("{name} {size} is no multiple of {multiple}"))
+            Some(format!("{name} {size} is not a multiple of {multiple}"))
         };
         let left_out = left_out.or_else(misfit);
         Ok(Some(ByRule::of(rule, Quantization { operands, left_out })))
