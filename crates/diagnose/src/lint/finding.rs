@@ -70,7 +70,7 @@ rules! {
     /// A sum that is rounded after every term.
     Depth = "depth",
     /// An epsilon below the smallest number of its dtype.
-    EpsTooSmall = "eps_left_out",
+    EpsTooSmall = "eps_too_small",
     /// A mask that becomes negative infinity.
     MaskConstant = "mask_constant",
     /// A sum that overflows although it is divided afterwards.

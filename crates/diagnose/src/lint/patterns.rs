@@ -22,7 +22,7 @@ pub(super) fn findings(edges: &Edges, before: &[Finding]) -> Vec<Finding> {
             continue;
         }
         found.extend(match op {
-            Op::Add | Op::Maximum | Op::Clamp => eps_left_out(edges, at),
+            Op::Add | Op::Maximum | Op::Clamp => eps_too_small(edges, at),
             Op::Mul | Op::Div => sum_before_div(edges, at, before).or_else(|| softmax_by_hand(edges, at, before)),
             Op::Sub => variance_by_hand(edges, at, before),
             _ => None,
@@ -47,7 +47,7 @@ fn by(edges: &Edges, at: usize, operand: usize, op: Op) -> Option<usize> {
 
 /// Finds an epsilon that is 0, or another number, in its dtype, before a root, a logarithm or a division. The epsilon
 /// of a norm is not among them: its inside is f32.
-fn eps_left_out(edges: &Edges, at: usize) -> Option<Finding> {
+fn eps_too_small(edges: &Edges, at: usize) -> Option<Finding> {
     let edge = &edges.list[at];
     let eps = match edge.forward_op() {
         Some(Op::Clamp) => edge.attributes.get::<f64>("min").ok()?,
