@@ -112,7 +112,10 @@ fn plans_with_other_operands_differ() {
     let diff = before.diff(&after);
     let paths: Vec<&str> = diff.changes.iter().map(|change| &*change.path).collect();
     assert_eq!(paths, ["up", "block.attention"]);
-    assert!(diff.to_string().contains("- runs bf16, operands mxfp8: level O2"), "{diff}");
+    assert!(
+        diff.to_string().contains("- runs bf16, operands mxfp8: level O2; rule path ** (operands: mxfp8), p.yaml:"),
+        "{diff}"
+    );
     // The same operands by another rule are no difference.
     assert!(before.diff(&plan("{ path: '**', operands: mxfp8, because: a test }")).is_empty());
     let exported = before.export(Exporter::Torch).cannot_say;

@@ -24,7 +24,7 @@
 
 mod inferred;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub use inferred::Inferred;
 use precast::{
@@ -205,7 +205,7 @@ fn of_plan(texts: &mut Texts, view: &View<'_>, numbers: &BTreeMap<String, Vec<St
         let wrapped = u8::from(decision.adapter.is_some());
         let run = texts.place(&decision.run.to_string());
         let effect = texts.place(&decision.effect());
-        let because = texts.place(&decision.because.to_string());
+        let because = texts.place(&decision.reasons(&mut HashSet::new()));
         let sort = texts.place(&sort(&decision.because));
         rows.push(json!([run, effect, because, sort, wrapped, size.bytes, lines, casts]));
     }

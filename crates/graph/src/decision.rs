@@ -85,8 +85,8 @@ impl Decided for NodeDecision {
         format!("runs {}", self.dtype)
     }
 
-    fn because(&self) -> Option<&Reason> {
-        self.because.as_ref()
+    fn why(&self) -> Option<String> {
+        self.because.as_ref().map(Reason::to_string)
     }
 
     fn is_like(&self, other: &Self) -> bool {

@@ -1,11 +1,14 @@
 //! Differences between two plans, or two graphs.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use precast_base::{path::shown, printable::printable};
 use serde::Serialize;
 
-use super::{Decision, Plan, Reason};
+use super::{Decision, Plan};
 
 /// Decision that a [`Diff`] compares with another one: about a cell, or about a node of a graph.
 pub trait Decided: Clone {
@@ -21,8 +24,8 @@ pub trait Decided: Clone {
     /// Returns the effect in a few words: `runs f16`.
     fn effect(&self) -> String;
 
-    /// Returns the reason, if one is known.
-    fn because(&self) -> Option<&Reason>;
+    /// Returns the reasons in words, if any are known.
+    fn why(&self) -> Option<String>;
 
     /// Returns whether another decision about the same place has the same effect.
     fn is_like(&self, other: &Self) -> bool;
@@ -48,8 +51,8 @@ impl Decided for Decision {
         Decision::effect(self)
     }
 
-    fn because(&self) -> Option<&Reason> {
-        Some(&self.because)
+    fn why(&self) -> Option<String> {
+        Some(self.reasons(&mut HashSet::new()))
     }
 
     fn is_like(&self, other: &Self) -> bool {
@@ -160,7 +163,7 @@ impl<D: Decided> Diff<D> {
             let words = [&change.before, &change.after].map(|decision| {
                 let decision = decision.as_ref()?;
                 let kind = if one_kind { String::new() } else { format!("{} ", printable(decision.kind())) };
-                let because = decision.because().map_or(String::new(), |because| format!(": {because}"));
+                let because = decision.why().map_or(String::new(), |because| format!(": {because}"));
                 Some(format!("{kind}{}{because}", decision.effect()))
             });
             match groups.iter_mut().find(|group| group.words == words) {

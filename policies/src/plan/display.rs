@@ -68,14 +68,8 @@ impl Reason {
     }
 }
 
-impl Reason {
-    /// Formats the reason of a cell for a list of cells. The author's reason, if long, is only in the first of those that
-    /// have it; `said` has all that were formatted before.
-    pub fn said_once(&self, said: &mut HashSet<String>) -> String {
-        said_once(self.to_string(), self.words(), said)
-    }
-}
-
+/// Returns a reason, whose author's words, if long, are only in the first of those that have it; `said` has all that were
+/// formatted before.
 fn said_once(whole: String, words: Option<&str>, said: &mut HashSet<String>) -> String {
     let words = words.map(printable).filter(|words| words.chars().count() > LONG);
     match words {
@@ -105,9 +99,9 @@ impl fmt::Display for ByRule<Quantization> {
 
 impl Decision {
     /// Formats the reasons of a cell for a list of cells: that of its precision, and those of its operands and of what it keeps. The author's
-    /// words are as in [`Reason::said_once`].
-    fn reasons(&self, said: &mut HashSet<String>) -> String {
-        let because = self.because.said_once(said);
+    /// words, if long, are only in the first of those that have them; `said` has all that were formatted before.
+    pub fn reasons(&self, said: &mut HashSet<String>) -> String {
+        let because = said_once(self.because.to_string(), self.because.words(), said);
         let kept = self.kept.as_ref().filter(|kept| kept.says.format().is_some());
         let kept = kept.map(|by| (by.said(&format!(" (kept: {})", by.says)), &by.because));
         let others = self.operands.as_ref().map(|of| (of.to_string(), &of.because)).into_iter().chain(kept);

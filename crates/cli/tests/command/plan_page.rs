@@ -1,6 +1,6 @@
 //! The page of `--html`: of `plan`, and of the commands that find something at cells.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
 use precast::Plan;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn check_plan(data: &Value, at: usize, expected: &Plan) {
     assert_eq!(rows.len(), expected.decisions.len());
     for ((row, cell), decision) in rows.iter().zip(data["cells"].as_array().unwrap()).zip(&expected.decisions) {
         assert_eq!((cell[0].as_str().unwrap(), text(&cell[1])), (&*decision.path, decision.kind.to_string()));
-        let words = [decision.run.to_string(), decision.effect(), decision.because.to_string()];
+        let words = [decision.run.to_string(), decision.effect(), decision.reasons(&mut HashSet::new())];
         assert_eq!([0, 1, 2].map(|column| text(&row[column])), words);
         assert_eq!(row[4], u8::from(decision.adapter.is_some()));
         let explanation = expected.explain(&decision.path).unwrap().to_string();

@@ -98,7 +98,7 @@ pub fn plan_table_by(plan: &Plan, layout: Layout) -> String {
         if predicted {
             row.extend([time(nanos), bytes(kept)]);
         }
-        row.push(decision.because.said_once(&mut said));
+        row.push(decision.reasons(&mut said));
         row
     });
     let table = layout(&header, rows.collect(), if predicted { &[4, 5] } else { &[] });
