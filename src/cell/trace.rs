@@ -153,8 +153,10 @@ impl<C: ?Sized + AsCell> Child<C> {
         });
         let owners: HashMap<_, _> = owners.into_iter().map(|(leaf, all)| (leaf, Arc::new(all))).collect();
         let mut met = HashSet::new();
-        let reads = seen.reads.into_iter().filter(|read| met.insert((read.slot, read.leaf))).filter_map(|read| {
-            Some(ParamRead { by: read.slot.and_then(path), owners: owners.get(&read.leaf)?.clone() })
+        let reads = seen.reads.into_iter().filter_map(|read| {
+            let by = read.slot.and_then(path);
+            let owners = owners.get(&read.leaf)?.clone();
+            met.insert((by.clone(), read.leaf)).then_some(ParamRead { by, owners })
         });
         (result, Trace { ops: ops.collect(), cells: cells.collect(), reads: reads.collect() })
     }

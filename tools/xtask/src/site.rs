@@ -20,7 +20,7 @@ const FIRST: [&str; 2] = ["README.md", "CHANGELOG.md"];
 /// The pages that are named in the list of pages after those of the guide; the rest follows.
 const NAMED: [&str; 4] = ["docs/glossary.md", "docs/COMPARE.md", "docs/PERFORMANCE.md", "docs/packages.md"];
 
-/// What mkdocs must know except the list of pages. Anchors are those of GitHub, and no font is loaded.
+/// Settings of mkdocs, without the list of pages. Anchors are those of GitHub, and no font is loaded.
 const SETTINGS: &str = r#"
 site_name: precast
 docs_dir: pages

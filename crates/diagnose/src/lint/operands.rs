@@ -98,8 +98,8 @@ fn flushed(edge: &Edge, operands: Operands) -> Option<Finding> {
 /// patches, which are not looked at: only scales of a whole tensor are.
 fn share(edge: &Edge, operand: &Operand, x: &Tensor) -> Option<f64> {
     let is_known = edge.forward_op() == Some(Op::Linear) || operand.granularity == Granularity::Tensor;
-    let numbers: Vec<f32> = values(x).iter().map(|x| *x as f32).collect();
     let width = x.shape().last().copied().filter(|width| is_known && *width > 0)?;
+    let numbers: Vec<f32> = values(x).iter().map(|x| *x as f32).collect();
     let matrix = Matrix::new(&numbers, numbers.len() / width, width).ok()?;
     let codes = operand.quantize(matrix, Stream::new(0, "", 0)).ok()?.decode();
     let other = numbers.iter().zip(&codes).filter(|(x, _)| **x != 0.0);

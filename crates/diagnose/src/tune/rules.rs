@@ -155,7 +155,7 @@ impl<'a> Base<'a> {
 }
 
 /// Refuses quantized operands, whose errors are none of the rounding to 16 bits that is measured.
-pub(crate) fn check_unquantized(plan: &Plan) -> Result<()> {
+fn check_unquantized(plan: &Plan) -> Result<()> {
     match plan.decisions.iter().find(|decision| decision.quantized().is_some()) {
         None => Ok(()),
         Some(Decision { path, .. }) => Err(Error::unsupported(format!(

@@ -30,7 +30,7 @@ fn of(found: &[Finding], rule: Rule) -> Vec<&Finding> {
     found.iter().filter(|finding| finding.rule == rule).collect()
 }
 
-/// A step of int8 is a 127th of the largest number: 1 beside 1000 is 0, and beside 200 it is one step.
+/// A step of int8 is a 127th of the largest number: 1 next to 1000 is 0, and next to 200 it is one step.
 #[test]
 fn numbers_that_become_0_are_counted() {
     let row = |largest: f64| {
@@ -46,7 +46,7 @@ fn numbers_that_become_0_are_counted() {
     );
     assert_eq!(lost.write, "rules: [{ path: \"middle\", operands: none }]");
     assert!(of(&found("{ path: middle, operands: int8 }", &row(200.0)), Rule::FlushedCodes).is_empty());
-    // Blocks without the large number keep theirs: 31 of 64 are beside it. 6 of e2m1 is 1000 there.
+    // Blocks without the large number keep theirs: 31 of 64 share its block. 6 of e2m1 is 1000 there.
     let findings = found("{ path: middle, operands: mxfp4 }", &row(1000.0));
     let [lost] = of(&findings, Rule::FlushedCodes)[..] else { panic!("{findings:?}") };
     assert_eq!(lost.number, 31.0 / 64.0);
@@ -74,7 +74,7 @@ fn ends_and_few_digits_are_named() {
     assert_eq!((&*few.cell, few.severity, few.number), ("middle", Severity::Warning, 0.125));
 }
 
-/// A rule of the search takes the place of one with the same path, and keeps what that says beside the precision.
+/// A rule of the search takes the place of one with the same path, and keeps what that says apart from the precision.
 #[test]
 fn searches_keep_activations_as_they_were_and_refuse_operands() {
     let rng = &mut Rng::seed(1);
