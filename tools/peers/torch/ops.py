@@ -624,6 +624,26 @@ def cross_entropy(x, t, smoothing, ignored, reduction):
     )
 
 
+@formula("CtcLoss")
+def ctc_loss(x, targets, lengths, counts, reduction):
+    """The sum over all alignments. torch's own gradient is that of numbers before a log_softmax."""
+    losses = []
+    for n, (length, count) in enumerate(zip(lengths.tolist(), counts.tolist())):
+        labels = [0] + [c for label in targets[n, :count].tolist() for c in (label, 0)]
+        paths = {s: x[0, n, labels[s]] for s in range(min(2, len(labels)))}
+        for t in range(1, length):
+            before, paths = paths, {}
+            for s, label in enumerate(labels):
+                skips = s > 1 and label not in (0, labels[s - 2])
+                terms = [before[p] for p in (s, s - 1, s - 2)[: 3 if skips else 2] if p in before]
+                if terms:
+                    paths[s] = torch.logsumexp(torch.stack(terms), 0) + x[t, n, label]
+        ends = [paths[s] for s in {len(labels) - 1, max(len(labels) - 2, 0)} if s in paths]
+        loss = -torch.logsumexp(torch.stack(ends), 0) if ends else (x[0, n, 0] * 0)
+        losses.append(loss / max(count, 1) if reduction == "mean" else loss)
+    return reduced(torch.stack(losses), reduction)
+
+
 # Recurrent
 
 

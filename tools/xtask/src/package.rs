@@ -1,5 +1,5 @@
-//! `cargo xtask package [--check]`: packages precast and the packages around it as they would be published, unpacks them, and tests
-//! precast, its runs and its command there.
+//! `cargo xtask package [--check]`: packages precast and the packages around it as they would be published, puts them into a registry
+//! in a folder, tests precast, its runs and its command as they are there, installs the command, and runs a program that adds precast.
 
 use std::{
     fs,
@@ -9,7 +9,8 @@ use std::{
 use crate::shell::{self, Result, in_file, program};
 
 /// One-line description.
-pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
+pub const ABOUT: &str =
+    "[--check]: the packages as they would be published, tested, installed, and added to a new crate";
 
 /// The packages that are published, each after those that it depends on.
 const PACKAGES: [&str; 13] = [
@@ -48,29 +49,57 @@ pub fn run(words: &[String]) -> Result {
     shell::check_words(words, &["--check"])?;
     let only_check = !words.is_empty();
     pack()?;
-    let target = shell::target();
-    let made = target.join("package");
-    let folder = made.join("unpacked");
-    let failed = |error: std::io::Error| in_file(&folder, error);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(failed)?;
-    }
-    fs::create_dir_all(&folder).map_err(failed)?;
-    // The packages that one depends on are these, whatever the registry has. So the lock file cannot be the packaged one; offline,
-    // all other versions stay.
-    let mut patches: Vec<String> = Vec::new();
-    for package in PACKAGES {
+    let made = shell::target().join("package");
+    let registry = registry(&made)?;
+    let folder = emptied(made.join("unpacked"))?;
+    for package in TESTED {
         let here = unpacked(&made, package, &folder)?;
-        check_included(&here)?;
-        if TESTED.contains(&package) {
-            let what: &[&str] = if only_check { &["check", "--quiet", "--lib", "--bins"] } else { &["test"] };
-            let patches = patches.iter().flat_map(|patch| ["--config", patch]);
-            let how = ["--offline"].into_iter().chain(patches);
-            cargo(&here, &target, &what.iter().copied().chain(how).collect::<Vec<_>>())?;
-        }
-        patches.push(format!("patch.crates-io.{package}.path={:?}", here.display().to_string()));
+        let what: &[&str] = if only_check { &["check", "--quiet", "--lib", "--bins"] } else { &["test", "--locked"] };
+        cargo(&here, &shell::target(), &registry, what)?;
     }
-    Ok(())
+    if only_check { Ok(()) } else { install(&made, &registry) }
+}
+
+/// Makes a registry of the packages, with all that they depend on, and returns the words by which cargo reads it in place of
+/// crates.io: a folder of unpacked packages.
+fn registry(made: &Path) -> Result<[String; 4]> {
+    let folder = emptied(made.join("registry"))?;
+    let shown = folder.display().to_string();
+    shell::output("cargo", &["vendor", "--quiet", "--locked", "--versioned-dirs", &shown])?;
+    for package in PACKAGES {
+        let here = unpacked(made, package, &folder)?;
+        check_included(&here)?;
+        let file = made.join(format!("{}.crate", newest(made, package)?)).display().to_string();
+        let sum = shell::output("sha256sum", &[&file])?;
+        let sum = sum.split_whitespace().next().unwrap_or_default();
+        let sums = here.join(".cargo-checksum.json");
+        fs::write(&sums, format!("{{\"files\":{{}},\"package\":\"{sum}\"}}")).map_err(|error| in_file(&sums, error))?;
+    }
+    let [by, at] = ["crates-io.replace-with=\"folder\"".to_string(), format!("folder.directory={shown:?}")];
+    Ok(["--config".into(), format!("source.{by}"), "--config".into(), format!("source.{at}")])
+}
+
+/// Installs the command from the registry and runs it, and runs the program of the README in a crate of its own, as on a machine
+/// that has nothing else.
+fn install(made: &Path, registry: &[String; 4]) -> Result {
+    let folder = emptied(made.join("installed"))?;
+    let target = made.join("target");
+    let root = folder.display().to_string();
+    cargo(&folder, &target, registry, &["install", "--quiet", "--locked", "--debug", "--root", &root, "precast-cli"])?;
+    shell::run(&format!("{root}/bin/precast"), &["plan", "lenet5", "--policy", "o2"], &[])?;
+    cargo(&folder, &target, registry, &["new", "--quiet", "--vcs", "none", "first"])?;
+    let first = folder.join("first");
+    let program = first.join("src/main.rs");
+    fs::copy(shell::root().join("examples/quickstart.rs"), &program).map_err(|error| in_file(&program, error))?;
+    cargo(&first, &target, registry, &["add", "--quiet", "precast", "precast-train"])?;
+    cargo(&first, &target, registry, &["run", "--quiet"])
+}
+
+/// Returns a folder, which it empties.
+fn emptied(folder: PathBuf) -> Result<PathBuf> {
+    let made = if folder.exists() { fs::remove_dir_all(&folder) } else { Ok(()) };
+    made.and_then(|()| fs::create_dir_all(&folder)).map_err(|error| in_file(&folder, error))?;
+    Ok(folder)
 }
 
 /// Unpacks the newest crate file of a package into a folder, and returns the folder of the package.
@@ -117,12 +146,12 @@ fn newest(folder: &Path, package: &str) -> Result<String> {
     Ok(newest.1)
 }
 
-/// Runs cargo in the unpacked package, sharing the dependencies built here.
-fn cargo(folder: &Path, target: &Path, arguments: &[&str]) -> Result {
+/// Runs cargo in a folder, with the packages of a registry alone.
+fn cargo(folder: &Path, target: &Path, registry: &[String; 4], arguments: &[&str]) -> Result {
     eprintln!("$ cargo {} (in {})", arguments.join(" "), folder.display());
     let mut command = program("cargo", arguments, &[]);
-    let command = command.current_dir(folder).env("CARGO_TARGET_DIR", target).env_remove("PRECAST_GOLDENS");
-    shell::succeed("cargo", command)
+    let command = command.args(registry).arg("--offline").current_dir(folder);
+    shell::succeed("cargo", command.env("CARGO_TARGET_DIR", target).env_remove("PRECAST_GOLDENS"))
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ pub fn run(words: &[String]) -> Result {
     if let Some(missing) = all.find_map(|target| toolchain::missing_target(&target)) {
         return Err(missing);
     }
+    compare_with_last()?;
     let version = version()?;
     make(&folder)?;
     let pages = folder.join("pages");
@@ -88,6 +89,15 @@ fn read(words: &[String]) -> Result<(&str, Vec<&str>)> {
         }
     }
     Ok((folder, if targets.is_empty() { TARGETS.to_vec() } else { targets }))
+}
+
+/// Fails if the public interface differs from that of the last release, a tag, by more than the version allows.
+fn compare_with_last() -> Result {
+    let Ok(last) = output("git", &["describe", "--tags", "--abbrev=0"]) else {
+        println!("LEFT OUT: a comparison of public interfaces, as no release is tagged");
+        return Ok(());
+    };
+    shell::run("cargo", &["semver-checks", "--baseline-rev", last.trim()], &[])
 }
 
 /// Returns the version of the command.

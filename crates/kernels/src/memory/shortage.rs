@@ -63,6 +63,7 @@ mod tests {
     use super::{super::Pooled, *};
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends when a request does not fit")]
     fn a_request_for_too_much_is_an_error_within_and_a_panic_outside() {
         let shortage = within_memory(|| Pooled::<f64>::uninit(1 << 50)).err();
         assert_eq!(shortage, Some(Shortage { bytes: 1 << 53 }));

@@ -107,6 +107,18 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let call = move |x: &[Tensor]| x[0].cross_entropy_with(&x[1], &options);
             Case::new(vec![x, target], call).option("smoothing", smoothing).option("ignored", ignored)
         }
+        Op::CtcLoss => {
+            let [longest, length, samples] = [d.size(0..=3), d.size(2..=9), d.size(1..=3)];
+            let x = d.between(&[length, samples, classes], -6.0..0.0)?;
+            let mut drawn = |shape: &[usize], range: std::ops::RangeInclusive<usize>| {
+                let numbers = (0..shape.iter().product()).map(|_| d.size(range.clone()) as i64).collect();
+                Tensor::from_vec(numbers, shape)
+            };
+            let labels = drawn(&[samples, longest], 1..=classes - 1)?;
+            let inputs = vec![x, labels, drawn(&[samples], 1..=length)?, drawn(&[samples], 0..=longest)?];
+            // Some samples have no alignment.
+            Case::new(inputs, move |x| x[0].ctc_loss(&x[1], &x[2], &x[3], 0, true, reduction))
+        }
         _ => return Ok(None),
     };
     Ok(Some(case.option("reduction", word)))

@@ -117,7 +117,9 @@ impl Try<'_> {
         put(&self.folder.join("test.csv"), &points("0.5"))?;
         put(&self.folder.join("policy.yaml"), POLICY)?;
         let seed = self.number;
-        Ok(format!("data: {{csv: {{file: points.csv, target: class}}}}\nepochs: {epochs}\nseed: {seed}\n"))
+        Ok(format!(
+            "data: {{csv: {{file: points.csv, target: class}}}}\nstandardize: false\nepochs: {epochs}\nseed: {seed}\n"
+        ))
     }
 
     /// Writes a run that never ends, and returns its run file.

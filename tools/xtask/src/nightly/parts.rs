@@ -39,7 +39,12 @@ pub const PARTS: &[Part] = &[
     part("examples", "all examples run", || None, examples),
     part("widths", "all tests with vectors of eight numbers and of one", || None, widths),
     part("places", places::ABOUT, || None, || places::run(&[])),
-    part("package", "the packages as they would be published, unpacked and tested", || None, || package::run(&[])),
+    part(
+        "package",
+        "the packages as they would be published: tested, installed, and added to a new crate",
+        || None,
+        || package::run(&[]),
+    ),
     part(
         "planted",
         "100 faults planted in runs with dropout and shuffles, each replayed with one thread and two",
