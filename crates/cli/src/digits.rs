@@ -63,7 +63,7 @@ pub(super) fn check(net: &Child, data: &Split) -> Result {
     let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
     let outputs = no_grad(|| batch.call(net)).map_err(|error| {
         let shape = data.test.shape();
-        Failure::Usage(format!("the model does not take digits of shape {shape:?}, which its input says: {error}"))
+        Failure::Usage(format!("a call of the model with digits of shape {shape:?}, by its input, fails: {error}"))
     })?;
     let fits = |outputs: &Tensor| outputs.dtype().is_float() && outputs.rank() == 2 && outputs.shape()[1] >= classes;
     if fits(&outputs) && outputs.shape()[0] == batch.y.len() {

@@ -102,7 +102,7 @@ pub(super) fn is_run(folder: &Path) -> bool {
     folder.join("run.yaml").is_file() && folder.join("about.json").is_file()
 }
 
-/// Refuses two flags that name one file, a file inside the folder of a run, whose files are the run's own, one that
+/// Refuses two flags that name one file, `-`, a file inside the folder of a run, whose files are the run's own, one that
 /// cannot be written, and one that already exists, unless it is forced.
 pub(super) fn check(outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
     check_unread(&[], outputs, force)
@@ -112,6 +112,11 @@ pub(super) fn check(outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
 fn check_forced(outputs: &[(&str, Option<&Path>)]) -> Result {
     check_distinct(outputs)?;
     for (flag, file) in outputs.iter().filter_map(|(flag, file)| Some((flag, (*file)?))) {
+        if file == Path::new("-") {
+            return Err(Failure::Usage(format!(
+                "{flag}: expected the name of a file, got `-`; `./-` is a file of that name"
+            )));
+        }
         check_outside_runs(flag, file)?;
         files::check_writable(file).map_err(|error| Failure::Usage(format!("{flag}: {error}")))?;
     }

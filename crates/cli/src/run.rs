@@ -232,7 +232,13 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
         None => run.train_with(&mut observer),
     };
     bar.finish();
-    let ended = ended.map_err(Failure::work)?;
+    let ended = ended.map_err(|error| {
+        // It would hold the name of the run, and there is nothing to resume.
+        if args.resume.is_none() && run.history().steps.is_empty() {
+            let _ = fs::remove_dir_all(&folder);
+        }
+        Failure::work(error)
+    })?;
     // The report covers the available results, even for a run that stalled or was interrupted.
     let report = folder.join(REPORT);
     files::replace(&report, report_of(&folder)?.as_bytes()).map_err(Failure::work)?;

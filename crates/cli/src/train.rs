@@ -106,13 +106,11 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     // From here on, failures are collected: all computed results are still printed and written.
     let mut failures: Vec<String> = Vec::new();
     run::listen();
-    match train(&mut runners, &options, &data, args.quiet) {
-        Ok(Some(epochs)) => failures.push(format!(
+    if let Some(epochs) = train(&mut runners, &options, &data, args.quiet, &mut failures) {
+        failures.push(format!(
             "interrupted after {epochs} of {} epochs; the table and the files have the steps that are done",
             options.epochs
-        )),
-        Ok(None) => {}
-        Err(error) => failures.push(error.to_string()),
+        ));
     }
 
     let finished: Vec<Finished<'_>> = runners.iter().map(Runner::finished).collect();
@@ -183,7 +181,10 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
         let mut net = inputs::model(cli, &args.model, options.seed)?.value.net;
         let plan = plan(cli, args, options, data, &policy.value)?;
         let _ = plan.apply(&mut net)?;
-        digits::check(&net, data)?;
+        digits::check(&net, data).map_err(|failure| match failure {
+            Failure::Usage(words) => Failure::Usage(format!("{}: {words}", printable(&name))),
+            failure => failure,
+        })?;
         let options = options.clone().loss_scale(policy.value.loss_scale.clone());
         let steps = options.steps(data.train.len());
         policy.value.idle_rules(&net, Some(steps))?.iter().for_each(|idle| run::say_line(idle));
@@ -207,28 +208,42 @@ fn plan(cli: &Cli, args: &Args, options: &FitOptions, data: &Split, policy: &Pol
     Ok(policy.plan_for(&model.net, &trace, &inputs::speeds_here())?)
 }
 
-/// Trains all networks, alternating epoch by epoch. After Ctrl-C, it ends with the current step and returns the number of
-/// epochs that all have done.
-fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> precast::Result<Option<usize>> {
+/// Trains all networks, alternating epoch by epoch; one that fails does not keep the others from being trained. After Ctrl-C, it
+/// ends with the current step and returns the number of epochs that all have done.
+fn train(
+    runners: &mut [Runner],
+    options: &FitOptions,
+    data: &Split,
+    quiet: bool,
+    failures: &mut Vec<String>,
+) -> Option<usize> {
     let steps = options.steps(data.train.len()).saturating_mul(runners.len());
     let mut bar = if quiet { Progress::quiet() } else { Progress::new(steps, options.epochs) };
+    let mut left: Vec<&mut Runner> = runners.iter_mut().collect();
+    let mut interrupted = None;
     for epoch in 0..options.epochs {
-        for runner in runners.iter_mut() {
+        left.retain_mut(|runner| {
             bar.rename(&runner.name);
-            while let Some(event) = runner.fit.advance(&mut runner.net, data)? {
+            while interrupted.is_none() {
+                let event = match runner.fit.advance(&mut runner.net, data) {
+                    Ok(Some(event)) => event,
+                    Ok(None) => break,
+                    Err(error) => {
+                        failures.push(format!("{}: {error}", printable(&runner.name)));
+                        return false;
+                    }
+                };
                 bar.note(&event);
                 if let Event::Epoch(_) = event {
                     break;
                 }
-                if run::STOP.load(Ordering::Relaxed) {
-                    bar.finish();
-                    return Ok(Some(epoch));
-                }
+                interrupted = run::STOP.load(Ordering::Relaxed).then_some(epoch);
             }
-        }
+            true
+        });
     }
     bar.finish();
-    Ok(None)
+    interrupted
 }
 
 impl Runner {

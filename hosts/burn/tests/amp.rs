@@ -4,6 +4,7 @@ mod networks;
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
+    nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, Relu},
     tensor::{DType, FloatDType, Tensor, TensorData},
 };
 use networks::{Mlp, Tower, device, images, rows};
@@ -35,6 +36,42 @@ fn bits(data: TensorData) -> Vec<u8> {
 
 fn policy(text: &str) -> Policy {
     Policy::parse(&format!("version: 1\n{text}"), "test.yaml").unwrap()
+}
+
+/// Norms and products in an `Amp` each: at O1 products run low, at O2 all but the norm, and nothing casts where nothing changes.
+#[test]
+fn one_source_serves_every_level() {
+    #[derive(Module, Debug)]
+    struct Net {
+        norm: Amp<LayerNorm>,
+        up: Amp<Linear>,
+        act: Relu,
+    }
+    let device = device();
+    for (level, dtypes) in [
+        ("O0", [DType::F32; 3]),
+        ("O1", [DType::F32; 3]),
+        ("O2", [DType::F16, DType::F16, DType::F16]),
+        ("O3", [DType::F16, DType::F16, DType::F16]),
+    ] {
+        let (norm, up) = (LayerNormConfig::new(8).init(&device), LinearConfig::new(8, 16).init(&device));
+        let mut net = Amp::new(Net { norm: norm.into(), up: up.into(), act: Relu::new() });
+        let _applied = policy(&format!("level: {level}\ndtype: float16\n")).apply(&mut net).unwrap();
+        let mut between = Vec::new();
+        let y = net.with(rows(&device), |net, x| {
+            let x = net.norm.forward(x);
+            between.push(x.dtype());
+            let x = net.up.forward(x);
+            between.push(x.dtype());
+            let x = net.act.forward(x);
+            between.push(x.dtype());
+            x
+        });
+        assert_eq!((&between[..], y.dtype()), (&dtypes[..], DType::F32), "{level}");
+        let weights = [net.inner().norm.gamma.val().dtype(), net.inner().up.weight.val().dtype()];
+        let low = |is_low: bool| if is_low { DType::F16 } else { DType::F32 };
+        assert_eq!(weights, [low(level == "O3"), low(level != "O0")], "{level}");
+    }
 }
 
 #[test]

@@ -210,11 +210,12 @@ fn words_of<T: Document>(mistake: Mistake, source: &Source<'_>, place: Place) ->
         },
         Mistake::Type { met, expected } => format!("expected {expected}, got {met}"),
         Mistake::Missing(key) => {
-            let allowed = match key.as_str() {
-                "version" => "1",
-                key => T::allowed(key),
+            let allowed = match (key.as_str(), T::example(&source.key_of(place))) {
+                ("version", _) => "; allowed: 1".to_string(),
+                (_, example) if !example.is_empty() => format!("; expected a map such as {example}"),
+                (key, _) if !T::allowed(key).is_empty() => format!("; allowed: {}", T::allowed(key)),
+                _ => String::new(),
             };
-            let allowed = if allowed.is_empty() { String::new() } else { format!("; allowed: {allowed}") };
             format!("the key `{key}` is missing from this map{allowed}")
         }
         Mistake::Expected(form) => match form {

@@ -191,7 +191,7 @@ fn wrong_use_is_refused_and_changes_nothing() {
         (&["train", "lenet5", "--examples", "1797"], &["1797 of 1797 examples"]),
         (&["train", "lenet5", "-p", "o2", "-p", "o2"], &["two policies are named `o2`"]),
         (&["train", &narrow], &["[2, 3]", "10 numbers"]),
-        (&["train", &unfit], &["does not take digits of shape [64]", "65"]),
+        (&["train", &unfit], &["digits of shape [64], by its input, fails", "65"]),
         (&["train", &odd], &["shape [3, 32, 32]", "[1, 32, 32]"]),
         (&["train", "mlp", "--output", &full], &["--output"]),
         (&["show", "ops", "elementwise_ad"], &["did you mean `elementwise_add`, as paddle calls Add?"]),

@@ -29,6 +29,7 @@ fn names_of_other_formats_are_refused() {
         ),
         (&["graph", "lenet5", "--svg", "g.dot"], "--svg: `g.dot` is the name of a graph in DOT; expected"),
         (&["graph", "lenet5", "--json", "g.SVG"], "--json: `g.SVG` is the name of a drawing in SVG; expected"),
+        (&["plan", "lenet5", "-p", "o2", "--html", "-"], "--html: expected the name of a file, got `-`; `./-` is"),
         (&["init", "lenet5", "-o", "p.onnx"], "--output: `p.onnx` is the name of an ONNX model; expected"),
         (
             &["show", "bench", "--speeds", "s.yaml"],

@@ -42,6 +42,21 @@ fn weights(folder: &Path) -> Vec<u8> {
 }
 
 #[test]
+fn a_run_that_fails_before_its_first_step_leaves_its_name_free() {
+    let folder = folder("no-step", &RUN.replace("o2", "low.yaml").replace("batch: 16", "batch: 16\nshards: 2"));
+    let policy =
+        |recipe: &str| format!("version: 1\nlevel: O2\ndtype: bfloat16\nrules: [{{path: '2', operands: {recipe}}}]\n");
+    folder.write("low.yaml", &policy("delayed"));
+    let said = error(1, precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--format", "json"]));
+    assert!(
+        said.contains("`operands: tensorwise` has the same formats") && !folder.0.join("runs/low").exists(),
+        "{said}"
+    );
+    folder.write("low.yaml", &policy("tensorwise"));
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+}
+
+#[test]
 fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     let folder = folder("own", RUN);
     let said = text(precast_in(&folder.0, &["train", "run.yaml"]));

@@ -136,6 +136,24 @@ fn a_run_that_cannot_go_on_ends_with_its_reason() {
 }
 
 #[test]
+fn a_policy_whose_network_cannot_be_called_is_named() {
+    let folder = Folder::new("refused-call");
+    // Of each of two groups, 48 outputs are not a multiple of 32; the weights alone do not show the groups.
+    let conv = |outputs: usize, groups: usize, inputs: usize| {
+        format!("{{kind: Conv2d, in_channels: {inputs}, out_channels: {outputs}, kernel_size: 1, groups: {groups}}}")
+    };
+    let head = "{kind: Flatten}, {kind: Dense, in_features: 6144, out_features: 10}";
+    let cells = [conv(64, 1, 1), conv(96, 2, 64), head.into()].join(", ");
+    folder.write("net.yaml", &format!("version: 1\ninput: [1, 8, 8]\nnet: {{kind: Sequential, cells: [{cells}]}}\n"));
+    folder.write("mx.yaml", "version: 1\nlevel: O2\ndtype: bfloat16\nrules: [{path: '1', operands: mxfp8}]\n");
+    let said = error(2, precast_in(&folder.0, &["train", "net.yaml", "-p", "o0", "-p", "mx.yaml"]));
+    assert!(
+        said.starts_with("error: mx: ") && said.contains("in cell `1`: Conv2d: blocks of `operands: mxfp8`"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_run_that_ends_without_a_number_has_failed() {
     let folder = Folder::new("lost");
     // Too few steps to stall.

@@ -99,6 +99,8 @@ impl Document for PolicyV1 {
             "loss_scale" => "`{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
             "low" | "full" | "widest" | "white" | "black" | "promote" => "`{add: [Softmax]}`",
             "until" => "`{step: 500}`",
+            "run" => "`{forward: low, weight_grad: float32}`",
+            "operands" => "`{forward: e4m3, backward: e5m2, scale: rows}`, or the name of a recipe",
             "keep" => "`{initialisers: {beyond: 60000}, values: {beyond: 2048}, reduce_over: 4096}`",
             "initialisers" => "`{beyond: 60000, below: 1e-6}`",
             "values" => "`{beyond: 2048}`",
