@@ -61,8 +61,9 @@ impl Keep<'_> {
                 "Sub" if self.is_fraction(placed) => "remainders",
                 _ => continue,
             };
-            if makes == "remainders" && read().all(|value| self.facts.fact(value).raw) {
-                self.node(index, Then::Free, || "makes remainders of positions or times".into());
+            let is_position = |value: usize| self.facts.fact(value).raw;
+            if makes == "remainders" && read().all(is_position) || makes == "angles" && read().any(is_position) {
+                self.node(index, Then::Free, || format!("makes {makes} of positions or times"));
             }
             let because = || format!("makes the {makes} of {}", placed.node.label());
             self.behind(read().collect(), &mut entered, &|fact| fact.raw, &because);
@@ -197,11 +198,22 @@ impl Keep<'_> {
         }
     }
 
-    /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`.
+    /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`. Keeps
+    /// batch norms of products, which onnxruntime makes one op, and then reads two dtypes as one.
     pub fn functions(&mut self) {
         let opset = self.values.model.opset();
         for (index, placed) in self.values.nodes.iter().enumerate() {
             let from = match placed.op() {
+                "BatchNormalization" => {
+                    let x = placed.input(0).map(|value| self.facts.source(value));
+                    let maker = x.map(|value| self.values.values[value].origin);
+                    if let Some(Origin::Node { node }) = maker
+                        && self.values.nodes[node].op() == "MatMul"
+                    {
+                        self.node(index, Then::Free, || "is joined with the product before it, in one dtype".into());
+                    }
+                    continue;
+                }
                 "Clip" => 16,
                 "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss" => 19,
                 _ => continue,

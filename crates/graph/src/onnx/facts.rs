@@ -21,6 +21,12 @@ const SMALL: f64 = 0.01;
 /// The least number of terms that is many: as large are the numbers whose squares are beyond float16.
 pub(super) const MANY: f64 = 256.0;
 
+/// The most coordinates of a place.
+const COORDINATES: usize = 8;
+
+/// The number of pixels of a picture of 256 x 256, beyond float16.
+const AREA: f64 = MANY * MANY;
+
 /// The facts of a value. Where nothing is known, numbers are taken to be near 1, as activations are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fact {
@@ -40,7 +46,8 @@ pub(super) struct Fact {
     pub whole: bool,
     /// `true` when no number is above a few, as those of gates and masks.
     pub bounded: bool,
-    /// `true` for positions and times: inputs, integers and constants, and what arithmetic makes of them.
+    /// `true` for positions and times: inputs, integers, constants and running sums, and what arithmetic makes of them, also
+    /// with other numbers.
     pub raw: bool,
     /// The relation of computed numbers to 1.
     pub one: Option<One>,
@@ -103,12 +110,16 @@ impl Fact {
             constant: self.constant && other.constant,
             whole: self.whole && other.whole,
             bounded: self.bounded && other.bounded,
-            raw: self.raw && other.raw,
+            raw: self.raw && other.raw || self.is_position() || other.is_position(),
             one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
             count: self.count.filter(|_| self.count == other.count),
             shifted: self.shifted || other.shifted,
             steps: self.steps.max(other.steps),
         }
+    }
+
+    fn is_position(&self) -> bool {
+        self.raw && !self.constant
     }
 
     /// Returns the relation to a number of terms. Integers other than truths count.
@@ -273,9 +284,28 @@ impl<'a> Facts<'a> {
             unfit = scale.unfit.filter(|_| self.limits.is_below(least) || self.limits.is_beyond(most));
         }
         match place == 0 || op == "Split" {
-            true => Ok(Fact { unfit, ..self.computed(index, placed, before)? }),
+            true => {
+                let mut fact = Fact { unfit, ..self.computed(index, placed, before)? };
+                if self.is_area(placed, before) {
+                    fact.size.1 = fact.size.1.max(AREA);
+                }
+                Ok(fact)
+            }
             false => Ok(Fact { unfit, ..Fact::NOTHING }),
         }
+    }
+
+    /// Returns whether a node multiplies lengths, or adds integers that are not known: a picture has that many pixels.
+    fn is_area(&self, placed: &Placed<'_>, before: &[Option<Fact>]) -> bool {
+        let moving = || placed.inputs.iter().flatten().filter(|value| !self.get(**value, before).constant);
+        let is_int = placed.output(0).is_some_and(|output| self.elems[output].is_int());
+        is_int
+            && match placed.op() {
+                "Size" => true,
+                "Mul" => moving().count() == 2,
+                "ReduceProd" | "ReduceSum" => moving().next().is_some(),
+                _ => false,
+            }
     }
 
     /// Returns whether a constant that does not fit is too large.
@@ -378,7 +408,8 @@ impl<'a> Facts<'a> {
             }
             "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
             "ReduceMean" => a,
-            "ReduceSum" | "CumSum" => Fact { bounded: false, count: Some(Count::Terms), ..a },
+            "CumSum" => Fact { raw: true, bounded: false, count: Some(Count::Terms), ..a },
+            "ReduceSum" => Fact { bounded: false, count: Some(Count::Terms), ..a },
             "ReduceL1" => Fact { raw: false, whole: false, bounded: false, count: Some(Count::Terms), ..a },
             "AveragePool" | "GlobalAveragePool" | "ReduceL2" => Fact { raw: false, whole: false, bounded: false, ..a },
             "LeakyRelu" | "PRelu" | "Elu" | "Celu" => {
@@ -397,6 +428,10 @@ impl<'a> Facts<'a> {
                 let (least, most) = dequantized(&b);
                 Fact { constant: false, whole: false, raw: false, ..sized(least, most) }
             }
+            // The variance is that of its numbers, whatever their size.
+            "BatchNormalization" if b.constant => {
+                Fact { constant: false, whole: false, by: b.by, size: b.size, ..Fact::NOTHING }
+            }
             "GroupNormalization" | "InstanceNormalization" | "LayerNormalization" | "RMSNormalization" => {
                 self.product(Fact { constant: false, ..b }, Fact::NOTHING, false, false)
             }
@@ -411,12 +446,14 @@ impl<'a> Facts<'a> {
             "Gemm" => {
                 let factor = self.attribute(placed, "alpha")?.map_or(1.0, |factor| f64::from(factor.abs()));
                 let whole = factor == 1.0 && all().all(|fact| fact.whole);
-                let made = self.product(a, b, whole, all().all(|fact| fact.raw));
+                let made = self.product(a, b, whole, a.raw && b.raw && self.is_of_few(placed));
                 Fact { size: (made.size.0 * factor, made.size.1 * factor), ..made }
             }
-            "Einsum" | "MatMul" => self.product(a, b, all().all(|fact| fact.whole), all().all(|fact| fact.raw)),
-            // A product of one term is an outer one, which gives positions a frequency.
-            "Conv" => self.product(a, b, false, all().all(|fact| fact.raw) && self.values.terms(placed) == Some(1)),
+            "Einsum" | "MatMul" => {
+                let raw = all().all(|fact| fact.raw) && self.is_of_few(placed) || self.runs(&a) || self.runs(&b);
+                self.product(a, b, all().all(|fact| fact.whole), raw)
+            }
+            "Conv" => self.product(a, b, false, a.raw && b.raw && self.is_of_few(placed)),
             _ if self.moves[index] == Some(GraphList::Allow) => self.product(a, b, false, false),
             "Relu" | "MaxPool" | "GlobalMaxPool" | "Resize" | "Upsample" | "Shrink" | "Min" => Fact {
                 raw: ["Min", "Resize", "Upsample"].contains(&op) && all().all(|fact| fact.raw),
@@ -433,12 +470,17 @@ impl<'a> Facts<'a> {
         let all = terms.iter().copied().reduce(Fact::or).unwrap_or(Fact::NOTHING);
         let size = terms.iter().fold((0f64, 0f64), |size, fact| (size.0.max(fact.size.0), size.1.max(fact.size.1)));
         // A constant term is the least of numbers that are 0 or more.
-        let term = terms.iter().filter(|_| op != "Sub" && !all.constant);
-        let term = term.filter_map(|fact| Some((self.bound_of(fact)?, fact.by))).next();
+        let known = |fact: &Fact| self.constants.get(&fact.by?);
+        let subtracted = |fact: &Fact| known(fact).filter(|known| known.negative && known.is_uniform());
+        let bound = |(place, fact): (usize, &Fact)| match op == "Sub" {
+            true if place == 1 => Some((subtracted(fact).filter(|_| fact.constant)?.largest.into(), fact.by)),
+            true => None,
+            false => Some((self.bound_of(fact)?, fact.by)),
+        };
+        let term = terms.iter().enumerate().filter(|_| !all.constant).find_map(bound);
         let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
         let by = term.and_then(|(_, by)| by).or(all.by);
         let one = one_of(&terms);
-        let known = |fact: &Fact| self.constants.get(&fact.by?);
         let is_hiding = |fact: &Fact| fact.constant && known(fact).is_some_and(|known| known.hides);
         let is_step = |fact: &Fact| fact.size.1 <= SMALL * size.1 && known(fact).is_some_and(Tally::is_uniform);
         let small_terms = terms.iter().filter(|fact| !fact.constant && is_step(fact)).count() as u32;
@@ -460,10 +502,24 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Returns the number of a constant that is a bound: a positive one, and the same everywhere.
+    /// Returns the least number of a constant that is a bound: a positive one, or positive ones of which all are small.
     fn bound_of(&self, fact: &Fact) -> Option<f64> {
-        let is_one = fact.by.and_then(|by| self.constants.get(&by)).is_none_or(Tally::is_one);
-        Some(fact.size.1).filter(|_| fact.constant && is_one)
+        let known = fact.by.and_then(|by| self.constants.get(&by));
+        let least = known.map_or(Some(fact.size.1), Tally::bound);
+        least.filter(|_| fact.constant)
+    }
+
+    /// Returns whether a product gives positions or coordinates their frequencies. One of an input that adds many terms is a
+    /// layer.
+    fn is_of_few(&self, placed: &Placed<'_>) -> bool {
+        let source = placed.input(0).map(|value| self.values.values[self.source(value)].origin);
+        source != Some(Origin::Input) || self.values.terms(placed).is_none_or(|terms| terms <= COORDINATES)
+    }
+
+    /// Returns whether a constant makes running sums in a product: a triangle of ones.
+    fn runs(&self, fact: &Fact) -> bool {
+        let known = fact.by.filter(|_| fact.constant).and_then(|by| self.constants.get(&by));
+        known.is_some_and(Tally::is_triangle)
     }
 
     /// Returns the fact of a product. Weights make large numbers no larger and small ones no smaller: sums of products of
@@ -479,8 +535,11 @@ impl<'a> Facts<'a> {
             _ => 1.0,
         };
         let size = (size(a.size.0, b.size.0), size(a.size.1, b.size.1));
-        let by = a.named().filter(|_| !a.constant).or(b.named()).filter(|_| size != (1.0, 1.0));
-        Fact { size, by, whole, raw, ..Fact::NOTHING }
+        let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a * b);
+        let (floor, ceiling) = (small(both(a.floor, b.floor)), both(a.ceiling, b.ceiling));
+        let is_named = size != (1.0, 1.0) || floor.is_some() || ceiling.is_some();
+        let by = a.named().filter(|_| !a.constant).or(b.named()).filter(|_| is_named);
+        Fact { size, floor, ceiling, by, whole, raw, ..Fact::NOTHING }
     }
 
     /// Returns the lower bound of a `Clip`, and the constant that gives it.

@@ -3,22 +3,22 @@
 //!
 //! | fact | made by | followed through | kept |
 //! | --- | --- | --- | --- |
-//! | unfit constant | a number out of range | moves; sums, if large | its readers |
+//! | unfit constant | a number out of range; as a divisor, one that becomes 0 | moves; sums, if large | its readers |
 //! | size beyond a sixteenth of the range | factors, divisors, powers, scales | arithmetic, products | makers, and products that read it |
 //! | size below the range | the same | the same | all up to the reader that makes it larger |
 //! | floor below the range | bounds, constant terms | moves, sums, factors, roots | all up to the division |
 //! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor that reads it |
 //! | integer (`whole`) | integers, rounding | arithmetic, products | all behind an index, a length, a condition |
 //! | near 1, complement (`one`) | sigmoid, tanh, exp, `1 - 1e-4 * x`; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
-//! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle, a remainder |
-//! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
+//! | position, time (`raw`) | inputs, integers, constants, running sums | arithmetic, products | all up to an angle, a remainder |
+//! | square, product of activations | products | terms, factors | all up to the sum, the mean by weights, the root, a factor below 1/64 |
 //! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add, up to the division by it |
 //! | lost digits (`shifted`) | sums with a whole row of 1024 or more | moves, terms | all up to the softmax |
 //! | small steps (`steps`) | sums with a factor of 0.01 or less | moves, terms | the sums, from 17 on |
 //! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
-//! | function without the dtype | ops that runtimes compute by other ops | | the op |
+//! | function without the dtype | ops that runtimes compute by other ops, or join with the product before them | | the op |
 //!
 //! A product of other numbers ends a search: nobody expects exact numbers from it.
 
@@ -120,6 +120,26 @@ impl<'a> Keep<'a> {
             }
             self.size(index, placed);
             self.division(index, placed);
+            self.constant_divisor(index, placed);
+        }
+    }
+
+    /// Keeps a node that divides by a constant of which a number would become 0.
+    fn constant_divisor(&mut self, index: usize, placed: &Placed<'_>) {
+        let place = match placed.op() {
+            "Div" => 1,
+            "Reciprocal" => 0,
+            _ => return,
+        };
+        let Some(by) = self.facts.input(placed, place).filter(|fact| fact.constant).and_then(|fact| fact.by) else {
+            return;
+        };
+        let known = &self.facts.constants[&by];
+        if known.vanishes(&self.facts.limits) {
+            let limits = &self.facts.limits;
+            let name = format!("divides by numbers of `{}`, which", self.values.values[by].name);
+            let because = limits.reason(&name, &Unfit::Below(known.smallest));
+            self.node(index, Then::Denied, || because);
         }
     }
 

@@ -14,6 +14,9 @@ use precast::{DType, error::Result};
 /// reports it.
 const LOST: f64 = 1.0 / 16.0;
 
+/// The largest number of a bound that differs from place to place.
+const SMALL_BOUND: f32 = 1e-3;
+
 /// Room for numbers that are larger or smaller than factors say.
 const ROOM: f64 = 16.0;
 
@@ -115,7 +118,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     pub largest: f32,
-    smallest: f32,
+    pub smallest: f32,
     lossy: u64,
     nonzero: u64,
     pub count: u64,
@@ -183,6 +186,24 @@ impl Tally {
     /// Returns whether it has one positive number, once or many times.
     pub fn is_one(&self) -> bool {
         self.is_uniform() && !self.negative
+    }
+
+    /// Returns the least of numbers that are all positive, if it is one number, or all are small.
+    pub fn bound(&self) -> Option<f64> {
+        let is_small = !self.negative && self.nonzero == self.count && self.largest <= SMALL_BOUND;
+        Some(self.smallest.into()).filter(|_| self.is_one() || is_small)
+    }
+
+    /// Returns whether all are zeros and ones, most of them ones, as in a triangle of ones.
+    pub fn is_triangle(&self) -> bool {
+        let ones = self.whole && !self.negative && self.largest == 1.0;
+        ones && self.nonzero < self.count && 2 * self.nonzero > self.count
+    }
+
+    /// Returns whether a number other than 0 is rounded to 0.
+    pub fn vanishes(&self, limits: &Limits) -> bool {
+        // 8 of the smallest steps, of which half a one is rounded to 0.
+        self.smallest <= Limits::of(limits.dtype).lossy / 16.0
     }
 
     /// Returns whether all numbers have the same magnitude.

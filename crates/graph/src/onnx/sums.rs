@@ -15,6 +15,9 @@ use precast::policy::GraphList;
 /// Rounds of a loop that adds few terms.
 const FEW: f64 = 16.0;
 
+/// Factors below make squares of numbers beyond 255 small enough for a function to tell them apart.
+const SHRINKS: f64 = 1.0 / 64.0;
+
 /// Sums and roots, which make squares small again.
 const SINKS: [&str; 10] = [
     "AveragePool",
@@ -49,7 +52,7 @@ impl Keep<'_> {
     pub fn squares(&mut self) {
         let into = self.ways();
         let values = self.values;
-        let is_f16 = self.facts.limits.is_beyond(MANY * MANY);
+        let is_f16 = self.is_f16();
         let mut squares = vec![false; values.values.len()];
         let mut sums = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
@@ -63,16 +66,18 @@ impl Keep<'_> {
                 sums[output] = share;
                 self.node(index, Then::Listed, || "adds up what is divided by the number of terms".into());
             }
+            let is_sink = self.is_sink(placed) || self.shrinks(placed) || self.is_ratio(index);
             let because = if self.is_square(placed) && (op == "Mul" && any || root) {
-                "makes squares that are added up or go into a root"
+                "makes squares that are added up, or that a root or a factor makes small"
             } else if op == "Mul" && all && self.are_activations(placed) {
-                "makes products that are only added up or go into a root"
-            } else if reads(&squares) && (self.is_sink(placed) || any && self.is_step(index)) {
+                "makes products that are only added up, or that a root or a factor makes small"
+            } else if reads(&squares) && (is_sink || any && self.passes(index) || root && is_product(op)) {
                 "reads squares"
             } else {
                 continue;
             };
-            squares[output] = !self.is_sink(placed);
+            // The mean of squares is as large as they are, up to its root.
+            squares[output] = !is_sink || root && !["Pow", "Sqrt"].contains(&op);
             self.node(index, Then::Listed, || because.into());
         }
     }
@@ -88,7 +93,10 @@ impl Keep<'_> {
                 let (Some(mean), Some(square)) = (self.maker(squares), self.maker(square)) else { continue };
                 let products = self.factors(square);
                 let of_squares = |&value: &usize| self.maker(value).is_some_and(|node| !self.factors(node).is_empty());
-                let is_mean = |node: usize| is_product(values.nodes[node].op()) && self.is_sink(&values.nodes[node]);
+                let is_mean = |node: usize| {
+                    let op = values.nodes[node].op();
+                    (is_product(op) || op == "AveragePool") && self.is_sink(&values.nodes[node])
+                };
                 let means: Vec<usize> = products.into_iter().filter_map(|value| self.maker(value)).collect();
                 let is_variance = self.is_sink(&values.nodes[mean])
                     && values.nodes[mean].inputs.iter().flatten().any(of_squares)
@@ -141,8 +149,20 @@ impl Keep<'_> {
             let op = placed.op();
             let of = match self.is_sink(placed) {
                 // A product with weights makes a mean of squares, but most often is a layer.
-                true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op), share: false },
+                true => Way {
+                    any: true,
+                    all: SINKS.contains(&op),
+                    root: ["Pow", "Sqrt"].contains(&op) || made.root,
+                    share: false,
+                },
+                false if self.shrinks(placed) => Way { any: true, all: true, root: true, share: false },
+                // The ratio of squares is small.
+                false if self.is_ratio(index) => Way { any: true, ..Way::default() },
                 false if self.is_step(index) => made,
+                false if self.passes(index) && self.is_masked(placed) => made,
+                // A cube goes into a layer as well.
+                false if self.passes(index) => Way { any: made.root || made.all, all: false, ..made },
+                false if is_product(op) => Way { any: made.root, all: false, root: made.root, share: false },
                 false => Way::default(),
             };
             let share = self.is_step(index) && made.share;
@@ -209,6 +229,40 @@ impl Keep<'_> {
         }
     }
 
+    /// Returns whether squares of a few hundred are out of range.
+    fn is_f16(&self) -> bool {
+        self.facts.limits.is_beyond(MANY * MANY)
+    }
+
+    /// Returns whether squares go through a node: a step, or a factor, as a mask or weight.
+    fn passes(&self, index: usize) -> bool {
+        self.is_step(index) || self.values.nodes[index].op() == "Mul"
+    }
+
+    /// Returns whether a node divides by numbers that are not constant.
+    fn is_ratio(&self, index: usize) -> bool {
+        self.is_f16() && self.values.nodes[index].op() == "Div" && !self.is_step(index)
+    }
+
+    /// Returns whether a factor is a mask, a gate or an input.
+    fn is_masked(&self, placed: &Placed<'_>) -> bool {
+        placed.inputs.iter().flatten().any(|&value| {
+            let fact = self.facts.fact(value);
+            let source = &self.values.values[self.facts.source(value)];
+            fact.bounded || fact.whole || source.scope == 0 && source.origin == Origin::Input
+        })
+    }
+
+    /// Returns whether a node multiplies by a small constant, or divides by a large one.
+    fn shrinks(&self, placed: &Placed<'_>) -> bool {
+        let constant = |place| self.facts.input(placed, place).filter(|fact| fact.constant && self.is_f16());
+        match placed.op() {
+            "Mul" => constant(0).or(constant(1)).is_some_and(|fact| fact.size.1 < SHRINKS),
+            "Div" => constant(1).is_some_and(|fact| fact.size.1 > 1.0 / SHRINKS),
+            _ => false,
+        }
+    }
+
     /// Returns whether a product has one value as both operands.
     fn is_square(&self, placed: &Placed<'_>) -> bool {
         match (placed.op(), &placed.inputs[..]) {
@@ -261,7 +315,7 @@ impl Keep<'_> {
         let sum = self.course(from, to, Through::Sums).nodes;
         if sum.iter().any(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
             self.carried.extend(states.map(|value| (value, Carried::Sum)));
-            for node in sum.into_iter().filter(|&node| op(node) == "Gemm") {
+            for node in sum.into_iter().filter(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
                 self.node(node, Then::Free, || "adds to a running sum".into());
             }
             return;
@@ -364,7 +418,11 @@ impl Keep<'_> {
             "Mul" | "Div" if through != Through::Sums || is_scaled() => inputs().collect(),
             "Gemm" if through != Through::Products => placed.input(2).into_iter().collect(),
             // A layer forgets.
-            "Relu" if through != Through::Sums => Vec::new(),
+            "Celu" | "Elu" | "LeakyRelu" | "PRelu" | "Relu" | "Selu" => match through {
+                Through::Sums => placed.input(0).into_iter().collect(),
+                Through::Factors | Through::Products => Vec::new(),
+            },
+            "Pow" | "Reciprocal" | "Sqrt" => placed.input(0).into_iter().collect(),
             op if through == Through::Products && is_product(op) => inputs().collect(),
             _ if self.facts.moves[node] == Some(GraphList::Clear) => inputs().collect(),
             _ => Vec::new(),

@@ -193,6 +193,7 @@ impl Types {
             },
             "Constant" => constant(placed),
             "ConstantOfShape" => Some(value(Elem::F32)),
+            "Shape" | "Size" => Some(Elem::INT64),
             "RandomNormal" | "RandomUniform" | "HannWindow" | "HammingWindow" | "BlackmanWindow"
             | "MelWeightMatrix" => Some(attribute("dtype")?.or(attribute("output_datatype")?).unwrap_or(Elem::F32)),
             "Multinomial" => Some(attribute("dtype")?.unwrap_or(Elem::INT32)),

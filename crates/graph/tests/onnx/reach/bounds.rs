@@ -66,6 +66,18 @@ fn small_bounds_reach_the_division() {
             vec![scalar("e", 1e-20), scalar("half", -0.5)],
             &["c", "i", "u"],
         ),
+        (
+            "numbers of each row",
+            vec![norm(), node("Add", &["n", "each"], "c", &[]), div("c")],
+            vec![floats("each", &[2, 1], &[1e-10, 1e-12])],
+            &["c", "u"],
+        ),
+        (
+            "subtracted",
+            vec![norm(), node("Sub", &["n", "minus"], "c", &[]), div("c")],
+            vec![scalar("minus", -1e-12)],
+            &["c", "u"],
+        ),
     ] {
         let model = between(&middle, &constants, 17);
         check(name, &model, &rows([3.0, 4.0, 0.0, 0.0]), &[0.6, 0.8, 0.0, 0.0], &["h", "y"], full, &policy("onnx"));
@@ -121,4 +133,50 @@ fn small_bounds_reach_the_division() {
     }
     let unread = unread.plan(&policy("onnx")).unwrap();
     assert!(!unread.decisions().iter().any(|node| node.to_string().contains("division")));
+}
+
+/// Cosines of rows, the last of which is 0: products of lengths, each of which float16 holds.
+#[test]
+fn products_of_bounds_reach_the_division() {
+    let norm = [node("ReduceL2", &["h"], "n", &[axes(&[1])]), node("Clip", &["n", "e"], "c", &[])];
+    let turned = |of, to| node("Transpose", &[of], to, &[]);
+    let product = |a, b, to| node("MatMul", &[a, b], to, &[]);
+    let dots = || [turned("h", "ht"), product("h", "ht", "d")];
+    let divided = [turned("c", "ct"), product("c", "ct", "p"), node("Div", &["d", "p"], "u", &[])];
+    let multiplied = [
+        node("Reciprocal", &["c"], "i", &[]),
+        turned("i", "it"),
+        product("i", "it", "p"),
+        node("Mul", &["d", "p"], "u", &[]),
+    ];
+    for (name, end) in [("divided", &divided[..]), ("reciprocals", &multiplied)] {
+        let middle: Vec<Message> = norm.iter().cloned().chain(dots()).chain(end.to_vec()).collect();
+        let model = between(&middle, &[scalar("e", 1e-4)], 17);
+        let x = rows([3.0, 4.0, 0.0, 0.0]);
+        check(name, &model, &x, &[1.0, 0.0, 0.0, 0.0], &["h", "y"], &["p", "u"], &policy("onnx"));
+    }
+}
+
+/// A dead channel of sixteen: its deviation would be 0.
+#[test]
+fn constants_that_divide_are_not_rounded_to_0() {
+    let mut deviations = [1.0f32; 16];
+    deviations[7] = 1e-9;
+    let part = [
+        node("Reshape", &["h", "row"], "r", &[]),
+        node("Mul", &["r", "zero but the first"], "z", &[]),
+        node("Div", &["z", "deviations"], "v", &[]),
+        node("ReduceSum", &["v"], "s", &[]),
+        node("Mul", &["ones", "s"], "u", &[]),
+    ];
+    let mut mask = [0.0f32; 16];
+    mask[0] = 1.0;
+    let constants = [
+        ints("row", &[2], &[4, 1]),
+        floats("zero but the first", &[1, 16], &mask),
+        floats("deviations", &[16], &deviations),
+        floats("ones", &[2, 2], &[1.0; 4]),
+    ];
+    let model = between(&part, &constants, 17);
+    check("deviations", &model, &rows([1.0, 2.0, 3.0, 4.0]), &[10.0; 4], &["h", "y"], &["v"], &policy("onnx"));
 }

@@ -46,6 +46,30 @@ fn angles_are_f32_back_to_positions_and_times() {
             check(name, &model, &x, &cos(0.5), &["y"], full, &policy);
         }
     }
+    // With the phases of a network, and frequencies times a time that it moves.
+    for (name, middle) in [
+        ("phase", vec![node("Mul", &["p", "f"], "b", &[]), node("Add", &["b", "phase"], "a", &[])]),
+        ("moved", vec![node("Add", &["p", "moved"], "b", &[]), node("Mul", &["b", "f"], "a", &[])]),
+    ] {
+        let network = [
+            node("MatMul", &["z", "w"], "n", &[]),
+            node("Relu", &["n"], "r", &[]),
+            node("MatMul", &["r", "w"], "phase", &[]),
+            node("Add", &["phase", "phase"], "moved", &[]),
+        ];
+        let all: Vec<Message> = network.into_iter().chain([cast.clone()]).chain(middle).chain(end("a")).collect();
+        let constants = [w.clone(), floats("f", &[1, 1], &[0.5])];
+        let io = [value("pos", INT64, &["1", "4"]), value("z", FLOAT, &["1", "1"]), value("y", FLOAT, &["4", "1"])];
+        let model = build::model(&graph(&all, &constants, &io[..2], &io[2..]), 17);
+        let x = [
+            ("pos", Tensor::from_vec(pos.to_vec(), &[1, 4]).unwrap()),
+            ("z", Tensor::from_vec(vec![0.25f32], &[1, 1]).unwrap()),
+        ];
+        let wanted = pos.map(|at| (at as f64 * 0.5 + 0.25).cos());
+        for policy in ["onnx", "onnx-bf16"].map(policy) {
+            check(name, &model, &x, &wanted, &["phase", "y"], &["p", "b", "a"], &policy);
+        }
+    }
     // The sine of a hidden layer is one of activations, not of positions.
     let hidden = [
         node("MatMul", &["h", "eye"], "a", &[]),
@@ -232,4 +256,48 @@ fn a_row_that_a_finite_mask_covers_keeps_its_scores() {
         let plan = between(&[add("k"), end("s")], &[floats("k", &[2, 2], &mask)], 17);
         assert!(plan.plan(&policy("onnx")).unwrap().decision("s").unwrap().dtype.is_low());
     }
+}
+
+/// A picture of 300 x 300 has 90,000 pixels, beyond float16: a sum over it, divided by them.
+#[test]
+fn numbers_of_pixels_are_f32() {
+    let size = vec![node("Size", &["image"], "n", &[])];
+    let part = |at, to| node("Gather", &["shape", at], to, &[]);
+    let lengths = || vec![node("Shape", &["image"], "shape", &[]), part("2", "rows"), part("3", "columns")];
+    let product = lengths().into_iter().chain([node("Mul", &["rows", "columns"], "n", &[])]).collect();
+    let reduced =
+        vec![node("Shape", &["image"], "shape", &[]), nodes("ReduceProd", &["shape"], &["n"], &[int("keepdims", 0)])];
+    for (name, count) in [("size", size), ("product", product), ("reduced", reduced)] {
+        let rest = [
+            node("Cast", &["n"], "c", &[int("to", FLOAT)]),
+            node("Div", &["h", "c"], "d", &[]),
+            node("Mul", &["d", "c"], "u", &[]),
+        ];
+        let first = node("MatMul", &["x", "eye"], "h", &[]);
+        let last = node("MatMul", &["u", "eye"], "y", &[]);
+        let all: Vec<Message> = std::iter::once(first).chain(count).chain(rest).chain([last]).collect();
+        let constants = [floats("eye", &[2, 2], &[1.0, 0.0, 0.0, 1.0]), ints("2", &[], &[2]), ints("3", &[], &[3])];
+        let io = [
+            value("x", FLOAT, &["2", "2"]),
+            value("image", FLOAT, &["1", "1", "height", "width"]),
+            value("y", FLOAT, &["2", "2"]),
+        ];
+        let model = build::model(&graph(&all, &constants, &io[..2], &io[2..]), 17);
+        let x = [
+            ("x", Tensor::from_vec(vec![1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap()),
+            ("image", Tensor::zeros(&[1, 1, 300, 300], DType::F32)),
+        ];
+        check(name, &model, &x, &[1.0, 2.0, 3.0, 4.0], &["h"], &["c", "d", "u"], &policy("onnx"));
+    }
+}
+
+/// onnxruntime makes one op of a product and the batch norm after it.
+#[test]
+fn batch_norms_of_products_are_f32() {
+    let channels = |name: &str, number: f32| floats(name, &[2], &[number; 2]);
+    let norm = node("BatchNormalization", &["h", "g", "b", "m", "v"], "n", &[]);
+    let constants = [channels("g", 2.0), channels("b", 1.0), channels("m", 1.0), channels("v", 4.0)];
+    let model = between(&[norm, node("Relu", &["n"], "u", &[])], &constants, 17);
+    let x = rows([1.0, 2.0, 3.0, -4.0]);
+    check("batch norm", &model, &x, &[1.0, 2.0, 3.0, 0.0], &["h", "u", "y"], &["n"], &policy("onnx"));
 }

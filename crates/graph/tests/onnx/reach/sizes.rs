@@ -47,6 +47,21 @@ fn factors_and_divisors_reach_the_next_product() {
             &["a", "u"],
         ),
         (
+            "batch norm",
+            vec![
+                node("BatchNormalization", &["h", "g", "0", "0", "1"], "a", &[]),
+                product("a", "p"),
+                node("Mul", &["p", "back"], "u", &[]),
+            ],
+            vec![
+                floats("g", &[2], &[1e6; 2]),
+                floats("0", &[2], &[0.0; 2]),
+                floats("1", &[2], &[1.0; 2]),
+                scalar("back", 1e-6),
+            ],
+            &["a", "p", "u"],
+        ),
+        (
             "slope",
             vec![
                 node("Neg", &["h"], "n", &[]),

@@ -55,6 +55,51 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
         let x = [1800.0, 2400.0, -3000.0, 4000.0];
         check(name, &model, &rows(x), &[0.6, 0.8, -0.6, 0.8], &["h", "y"], full, &policy("onnx"));
     }
+    // Squares that a mask, a weight or a factor makes small, or a ratio.
+    let op = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let e = |x: f64| (-x * x / 90_000.0).exp();
+    for (name, middle, full, wanted) in [
+        (
+            "masked",
+            vec![mul("h", "h", "q"), mul("q", "mask", "m"), sum("m", "s"), root("s", "r"), div("r")],
+            &["q", "m", "s", "r"][..],
+            [1.0, 4.0 / 3.0, -1.0, 4.0 / 3.0],
+        ),
+        (
+            "ratio",
+            vec![mul("h", "h", "q"), op("Add", "q", "one", "a"), op("Div", "q", "a", "u")],
+            &["q", "a", "u"],
+            [1.0; 4],
+        ),
+        (
+            "shrunk",
+            vec![mul("h", "h", "q"), mul("q", "minus", "a"), node("Exp", &["a"], "u", &[])],
+            &["q", "a"],
+            [e(300.0), e(400.0), e(300.0), e(400.0)],
+        ),
+        (
+            "cube",
+            vec![mul("h", "h", "q"), mul("q", "h", "k"), mul("k", "1e-6", "a"), node("Tanh", &["a"], "u", &[])],
+            &["q", "k", "a"],
+            [27f64.tanh(), 64f64.tanh(), -27f64.tanh(), 64f64.tanh()],
+        ),
+    ] {
+        let constants = vec![
+            axis(),
+            floats("mask", &[2], &[1.0, 0.0]),
+            scalar("one", 1.0),
+            scalar("minus", -1.0 / 90_000.0),
+            scalar("1e-6", 1e-6),
+        ];
+        let model = between(&middle, &constants, 17);
+        check(name, &model, &rows([300.0, 400.0, -300.0, 400.0]), &wanted, &["h", "y"], full, &policy("onnx"));
+    }
+    // The packs of other converters lower all that is on no list: what is kept is kept up to the root.
+    let pack = GraphPolicy::parse("version: 1\npack: modelopt-0.47\ndtype: float16\ngraph: {}\n", "p.yaml").unwrap();
+    let middle = [mul("h", "h", "q"), sum("q", "s"), root("s", "r"), div("r")];
+    let model = between(&middle, &[axis()], 17);
+    let x = [1800.0, 2400.0, -3000.0, 4000.0];
+    check("pack", &model, &rows(x), &[0.6, 0.8, -0.6, 0.8], &[], &["q", "s", "r"], &pack);
     // A cube, as in a GELU, and a gate run low.
     let cube = between(&[mul("h", "h", "q"), mul("q", "h", "u")], &[], 17);
     let gate = [
@@ -74,12 +119,18 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
 fn variances_of_means_by_products_are_f32() {
     let binary = |op, a, b, to| node(op, &[a, b], to, &[]);
     let moved = |from, to, name| node("Reshape", &[from, to], name, &[]);
-    for (op, weights) in [("MatMul", &[2i64, 2][..]), ("Conv", &[1, 1, 1, 2])] {
+    for (op, weights) in [("MatMul", &[2i64, 2][..]), ("Conv", &[1, 1, 1, 2]), ("AveragePool", &[1, 1, 1, 2])] {
+        let mean = |of, to| match op {
+            "AveragePool" => {
+                node(op, &[of], to, &[Message::default().bytes(1, "kernel_shape").int(8, 1).int(8, 2).int(20, 7)])
+            }
+            _ => binary(op, of, "weights", to),
+        };
         let middle = [
-            moved("h", if op == "Conv" { "image" } else { "matrix" }, "x0"),
+            moved("h", if op == "MatMul" { "matrix" } else { "image" }, "x0"),
             binary("Mul", "x0", "x0", "q"),
-            binary(op, "q", "weights", "e"),
-            binary(op, "x0", "weights", "m"),
+            mean("q", "e"),
+            mean("x0", "m"),
             binary("Mul", "m", "m", "s"),
             binary("Sub", "e", "s", "v"),
             node("Sqrt", &["v"], "r", &[]),

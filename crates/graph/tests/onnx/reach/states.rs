@@ -307,3 +307,35 @@ fn small_steps_one_after_the_other_are_f32() {
         assert!(["s1", "s7", "u"].iter().filter_map(|node| plan.decision(node).ok()).all(|met| met.dtype.is_low()));
     }
 }
+
+/// After 5,000 rounds from 0: the root of the sum of as many ones, and the sum itself behind a leaky activation.
+#[test]
+fn sums_behind_roots_and_leaky_activations_are_carried_in_f32() {
+    let root =
+        [node("Mul", &["s", "s"], "q", &[]), node("Add", &["q", "one"], "a", &[]), node("Sqrt", &["a"], "s2", &[])];
+    let leaky = [node("Add", &["s", "one"], "a", &[]), node("LeakyRelu", &["a"], "s2", &[])];
+    for (name, inner, factor, wanted) in
+        [("root", &root[..], 0.01, 0.01 * 5000f64.sqrt()), ("leaky", &leaky, 1e-4, 0.5)]
+    {
+        let condition = node("Identity", &["c"], "go", &[]);
+        let inner: Vec<Message> = inner.iter().cloned().chain([condition]).collect();
+        let inputs = [value("i", INT64, &[]), value("c", BOOL, &[]), value("s", FLOAT, &["2", "2"])];
+        let inner = graph(&inner, &[], &inputs, &[value("go", BOOL, &[]), value("s2", FLOAT, &["2", "2"])]);
+        let middle = [
+            nodes("Loop", &["m", "true", "zero"], &["sn"], &[body("body", &inner)]),
+            node("Mul", &["sn", "k"], "v", &[]),
+            node("Mul", &["h", "v"], "u", &[]),
+        ];
+        let constants = [
+            ints("m", &[], &[5000]),
+            truths("true", &[], &[1]),
+            scalar("one", 1.0),
+            scalar("k", factor),
+            floats("zero", &[2, 2], &[0.0; 4]),
+        ];
+        let model = between(&middle, &constants, 17);
+        for policy in ["onnx", "onnx-bf16"].map(policy) {
+            check(name, &model, &rows([1.0; 4]), &[wanted; 4], &["h", "y"], &[], &policy);
+        }
+    }
+}
