@@ -32,11 +32,11 @@ pub(super) fn never_trained(train: &Dataset, loss: Option<&Loss>, key: &str, par
 }
 
 /// Returns a note for each set of classes, or of groups of rows, whose names differ by little: case, spaces, characters
-/// without width, zeros in front, or the form in which a letter and its accent are written.
+/// without width, the notation of a number, or the form in which a letter and its accent are written.
 pub(super) fn alike(what: &str, names: &[String]) -> Vec<String> {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {
-        groups.entry(folded(name)).or_default().push(name);
+        groups.entry(form(name)).or_default().push(name);
     }
     let note = |names: Vec<&str>| {
         let shown = names.iter().map(|name| format!("`{}`", visible(name))).collect::<Vec<_>>().join(", ");
@@ -135,6 +135,13 @@ fn folded(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_one_number_are_noted() {
+        let names = |all: &[&str]| alike("classes", &all.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        assert_eq!(names(&["1", "1.0", "2", "+2"]).len(), 2);
+        assert_eq!(names(&["1", "1.5", "-1", "a1"]), Vec::<String>::new());
+    }
 
     #[test]
     fn names_that_differ_by_little_are_folded_alike() {

@@ -242,10 +242,10 @@ const PART: usize = 1 << 20;
 /// Most numbers of examples on disk that are read once more for this.
 const MOST_READ: usize = 1 << 26;
 
-/// Returns a number for each example, which equal examples have in common; `None` for inputs that are not numbers, and for
-/// those on disk that take long to read.
+/// Returns a number for each example, which equal examples have in common; `None` for tables, and for examples on disk that
+/// take long to read.
 fn digests(data: &Dataset, targets: &Targets) -> Result<Option<Vec<u64>>> {
-    let Inputs::Numbers(_) = data.form() else { return Ok(None) };
+    let (Inputs::Numbers(_) | Inputs::Indices(_)) = data.form() else { return Ok(None) };
     let (n, width) = (data.len(), data.shape().iter().product::<usize>());
     if matches!(data.inputs(), Inputs::Stored(_)) && n.saturating_mul(width) > MOST_READ {
         return Ok(None);

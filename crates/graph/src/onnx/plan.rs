@@ -238,6 +238,15 @@ impl OnnxModel {
                 .for_each(|node| lists[node] = moves[node]);
         }
         let low_io = low_io(&values, &elems, &options.low_io)?;
+        let is_known =
+            |value: &&usize| facts.constants.contains_key(value) && low_io.contains(values.values[**value].name);
+        for &output in values.scopes[0].outputs.iter().filter(is_known) {
+            if let Some(unfit) = facts.constants[&output].unfit(&facts.limits).filter(|_| facts.is_large(output)) {
+                let name =
+                    format!("the output `{}`, which is to be {},", values.values[output].name, facts.limits.dtype());
+                return Err(Error::new(precast::ErrorKind::Value, facts.limits.reason(&name, &unfit)));
+            }
+        }
         let low = policy.dtype;
         let (painted, painting) = loop {
             let requests = Requests {

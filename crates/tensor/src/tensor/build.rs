@@ -142,8 +142,13 @@ impl Tensor {
     }
 
     /// Returns the integers from 0 to `len - 1` as i64; [`range`](Tensor::range) returns floating numbers.
+    ///
+    /// # Panics
+    /// When they do not fit into memory.
     pub fn arange(len: usize) -> Tensor {
-        Tensor::from_ndarray(ArrayD::from_shape_fn(IxDyn(&[len]), |i| i[0] as i64))
+        let mut numbers = memory::room::<i64>(len);
+        numbers.extend(0..len as i64);
+        Tensor::from_ndarray(ArrayD::from_shape_vec(IxDyn(&[len]), numbers).expect("as many numbers"))
     }
 
     /// Returns the numbers `start`, `start + step` and so on up to but excluding `end`, in f32. Each is computed in f64

@@ -512,6 +512,21 @@ fn parts_of_training_examples_are_noted() {
     assert_eq!(noted("once.csv", "test: copy.csv"), ["`test`"]);
     assert_eq!(noted("once.csv", "test: new.csv, validation: copy.csv"), ["`validation`"]);
     assert_eq!(noted("thrice.csv", "test: 0.2"), ["`test`"]);
+    // Windows of a text are indices.
+    let letter = |i: usize| char::from(b'a' + ((noise(i) + 1.0) * 11.4) as u8);
+    let letters = |from: usize| (from..from + 600).map(letter).collect::<String>();
+    folder.write("text.txt", &letters(0));
+    folder.write("same.txt", &letters(0));
+    folder.write("new.txt", &letters(5000));
+    let net = "version: 1\ninput: [16]\ninput_dtype: int64\nnet: {kind: Sequential, cells: [{kind: Embedding, vocab_size: 23, \
+               embedding_size: 4}, {kind: Dense, in_features: 4, out_features: 23}]}";
+    let noted = |test: &str| {
+        let data = "data: {text: {file: text.txt, tokens: chars, length: 16, stride: 16}}, epochs: 1";
+        let net = Model::parse(net, "m.yaml", 0).unwrap();
+        let run = begin(&folder, net, &format!("{data}, test: {test}")).unwrap();
+        run.notes().iter().any(|note| note.contains("have inputs and targets of a training example"))
+    };
+    assert_eq!((noted("same.txt"), noted("new.txt")), (true, false));
 }
 
 /// Expected counts are those of the rows that were written.

@@ -287,3 +287,11 @@ fn encoded_bytes(table: &Cellular, examples: usize) -> u64 {
     let width: usize = table.columns().iter().map(width).sum();
     width.saturating_mul(examples).saturating_mul(size_of::<f32>()) as u64
 }
+
+/// Returns a cell for a message, cut after 80 characters.
+fn in_message(cell: &str) -> String {
+    match cell.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", printable(&cell[..end])),
+        None => printable(cell).into_owned(),
+    }
+}

@@ -274,7 +274,7 @@ impl<'a> Table<'a> {
         self.number(cell).map_err(|words| {
             let is_comment = row.fields.get(0).is_some_and(|first| first.starts_with('#') && !is_error(first));
             let hint = if is_comment { COMMENT.into() } else { self.hint(place, cell, is_input) };
-            self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell)))
+            self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), super::in_message(cell)))
         })
     }
 
