@@ -31,6 +31,27 @@ pub(super) fn never_trained(train: &Dataset, loss: Option<&Loss>, key: &str, par
         .then(|| format!("{key}: no training example has the class {shown}{more}, so it is not learnt"))
 }
 
+/// Returns a note on numbers of classes that are left out below the largest one, of which a network has outputs all the same.
+pub(super) fn left_out(train: &Dataset, loss: Option<&Loss>) -> Option<String> {
+    let counts = |label: i64| loss.map_or(label >= 0, |loss| loss.counts_class(label));
+    let trained: BTreeSet<i64> = train.labels().iter().copied().filter(|label| counts(*label)).collect();
+    let largest = *trained.last()?;
+    let all = usize::try_from(largest).ok()?.saturating_add(1);
+    if trained.len() >= all || train.class_names().len() >= all {
+        return None;
+    }
+    let missing = (0..largest).filter(|label| !trained.contains(label) && counts(*label));
+    let shown = missing.clone().take(SHOWN).map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+    let more = if trained.len() + SHOWN < all { " and others" } else { "" };
+    let cure = match trained.first() {
+        Some(1) if trained.len() + 1 == all => "; if classes count from 1 in the file, subtract 1",
+        _ => "",
+    };
+    (!shown.is_empty()).then(|| {
+        format!("no training example has the class {shown}{more}, and one has `{largest}`: outputs for all up to it are needed, and those learn nothing{cure}")
+    })
+}
+
 /// Returns a note for each set of classes, or of groups of rows, whose names differ by little: case, spaces, characters
 /// without width, the notation of a number, or the form in which a letter and its accent are written.
 pub(super) fn alike(what: &str, names: &[String]) -> Vec<String> {

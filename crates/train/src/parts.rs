@@ -345,6 +345,9 @@ impl RunFile {
             parts.iter().filter_map(|(key, part)| classes::never_trained(&train, loss.as_ref(), key, (*part)?)),
         );
         notes.extend(file.note_on_ignored(&[&[&train, &test][..], &validation.iter().collect::<Vec<_>>()].concat()));
+        if matches!(self.data, Source::Npy(_)) {
+            notes.extend(classes::left_out(&train, loss.as_ref()));
+        }
         // The tokens of a text are not names.
         if matches!(self.data, Source::Csv(_) | Source::Images(_)) {
             notes.extend(classes::alike("classes", train.class_names()));

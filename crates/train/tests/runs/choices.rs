@@ -460,6 +460,25 @@ fn a_run_on_a_text_continues_a_prompt() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
+/// Classes that count from 1, and those with a gap, take outputs that nothing trains.
+#[test]
+fn numbers_of_classes_that_are_left_out_are_noted() {
+    let folder = Folder::new("left-out");
+    let notes = |classes: [i64; 6]| {
+        let x = Tensor::randn(&[12, 2], &mut Rng::seed(1)).unwrap();
+        let y = Tensor::from_vec(classes.repeat(2), &[12]).unwrap();
+        write_npz(folder.at("d.npz"), [("inputs", &x), ("targets", &y)]).unwrap();
+        let data = format!("{{npy: {{file: {}, inputs: inputs, targets: targets}}}}", folder.at("d.npz").display());
+        let run = begin(&folder, dense(2, 6), &format!("data: {data}, epochs: 1, test: 2, seed: 3")).unwrap();
+        run.notes().iter().filter(|note| note.contains("learn nothing")).cloned().collect::<Vec<_>>()
+    };
+    let [from_1] = &notes([1, 2, 3, 3, 2, 1])[..] else { panic!("no note") };
+    assert!(from_1.starts_with("no training example has the class `0`") && from_1.ends_with("subtract 1"), "{from_1}");
+    let [gap] = &notes([0, 5, 0, 5, 0, 5])[..] else { panic!("no note") };
+    assert!(gap.contains("`1`, `2`, `3`, `4`, and one has `5`") && !gap.contains("subtract"), "{gap}");
+    assert_eq!(notes([0, 1, 2, 0, 1, 2]), Vec::<String>::new());
+}
+
 /// The label of what is not to be learnt, such as the border of an object, is often the largest of a byte.
 #[test]
 fn an_ignored_label_is_no_class() {
