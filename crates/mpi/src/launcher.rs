@@ -17,7 +17,7 @@ const APART: [[&str; 4]; 5] = [
     ["Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run -o pmi=simple"],
     ["Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "mpirun"],
     ["jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "mpirun"],
-    ["torchrun", "WORLD_SIZE", "MASTER_ADDR", "mpirun"],
+    ["torchrun", "WORLD_SIZE", "RANK", "mpirun"],
 ];
 
 fn number(name: &str) -> Option<usize> {

@@ -68,7 +68,7 @@ fn one_source_serves_every_level() {
             x
         });
         assert_eq!((&between[..], y.dtype()), (&dtypes[..], DType::F32), "{level}");
-        let weights = [net.inner().norm.gamma.val().dtype(), net.inner().up.weight.val().dtype()];
+        let weights = [net.inner().norm.inner().gamma.val().dtype(), net.inner().up.inner().weight.val().dtype()];
         let low = |is_low: bool| if is_low { DType::F16 } else { DType::F32 };
         assert_eq!(weights, [low(level == "O3"), low(level != "O0")], "{level}");
     }
