@@ -5,7 +5,7 @@ use std::fs;
 use precast::{DType, Plan, Policy, io::models, storage::weights};
 use serde_json::Value;
 
-use crate::program::{Folder, json, messages, precast_in, root, text};
+use crate::program::{Folder, error, json, messages, precast_in, root, text};
 
 const FEW: [&str; 7] = ["train", "mlp", "--epochs", "2", "--examples", "320", "--save-weights"];
 
