@@ -134,7 +134,7 @@ fn outputs_that_are_initialisers_become_low() {
     assert_eq!(written.initialisers, expected);
     assert!(written.io.contains(&("w".into(), "float16")), "{:?}", written.io);
     assert!(write(&OnnxModel::from_bytes(bytes.clone()).unwrap()) == bytes, "a second conversion changes it");
-    // A number that float16 does not hold is no output of that dtype.
+    // A number that float16 does not hold cannot be an output of that dtype.
     let weight = floats("w", &[2, 2], &[0.1, 0.2, 0.3, 1e6]);
     let model = build::model(&graph(&nodes, &[weight], &[io("x")], &[io("y"), io("w")]), 17);
     let error = model.plan_with(&onnx(), &options, &mut |_| ()).err().unwrap().to_string();
