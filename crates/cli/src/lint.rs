@@ -138,7 +138,7 @@ fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
     if !of_run {
         let _ = inputs::model(cli, &args.model, 0)?;
         let Some(policy) = &args.policy else {
-            return Err(Failure::Usage("--policy is needed for a model; a run has one".into()));
+            return Err(Failure::Usage("--policy is missing: name a file or a built-in policy, such as `--policy o2`; only a run has one of its own".into()));
         };
         check_policy(policy)?;
         let [model, policy] = [&args.model, policy].map(|path| quoted(&path.to_string_lossy()));

@@ -122,7 +122,7 @@ pub(super) fn policy_of(given: Option<&Path>, run: Option<&RunFile>) -> Result<P
     match (given, run) {
         (Some(policy), _) => Ok(policy.to_path_buf()),
         (None, Some(run)) => Ok(run.policy_path()),
-        (None, None) => Err(Failure::Usage("--policy is needed for a model; a run has one".into())),
+        (None, None) => Err(Failure::Usage("--policy is missing: name a file or a built-in policy, such as `--policy o2`; only a run has one of its own".into())),
     }
 }
 

@@ -20,6 +20,23 @@ const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-
 /// Largest program that is released, in bytes.
 const LARGEST: u64 = 18 << 20;
 
+/// The licence of the digits that are in the program.
+const DIGITS: &str = "crates/train/data/LICENSE-scikit-learn";
+
+/// The words that go with the program.
+const README: &str = "\
+precast: plans of mixed precision with a reason for each layer, training runs, and converted ONNX and safetensors files.
+
+    ./precast plan lenet5_bn --policy o2    a first plan
+    ./precast train mlp --epochs 2          a first comparison, on handwritten digits
+    ./precast help                          all commands
+
+To install it, copy `precast` to a folder of your PATH, `man/*.1` to ~/.local/share/man/man1, and the completions of your
+shell to where it looks for them, such as `completions/precast.bash` to ~/.local/share/bash-completion/completions/precast.
+
+Licensed under MIT or Apache-2.0, at your option. The digits have their own licence, LICENSE-scikit-learn.
+";
+
 const SHELLS: [(&str, &str); 4] =
     [("bash", "precast.bash"), ("zsh", "_precast"), ("fish", "precast.fish"), ("powershell", "precast.ps1")];
 
@@ -42,6 +59,11 @@ pub fn run(words: &[String]) -> Result {
         return Err(missing);
     }
     compare_with_last()?;
+    if !output("cargo", &["metadata", "--no-deps", "--format-version", "1"])?.contains("\"repository\":\"") {
+        println!(
+            "LEFT OUT: `repository` is not set in Cargo.toml, so links of READMEs and cargo-binstall lead nowhere"
+        );
+    }
     let version = version()?;
     make(&folder)?;
     let pages = folder.join("pages");
@@ -142,9 +164,11 @@ fn ask_for_pages(program: &Path, pages: &Path) -> Result {
 fn archive(folder: &Path, name: &str, program: &Path, pages: &Path) -> Result {
     let inside = folder.join(name);
     make(&inside)?;
-    for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+    for file in ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", DIGITS] {
         copy(&root().join(file), &inside)?;
     }
+    let readme = inside.join("README.txt");
+    fs::write(&readme, README).map_err(|error| in_file(&readme, error))?;
     copy(program, &inside)?;
     let [from, to] = [pages, folder].map(|path| path.display().to_string());
     shell::run("cp", &["-r", &format!("{from}/."), &inside.display().to_string()], &[])?;

@@ -56,7 +56,7 @@ fn a_model_takes_data_and_the_folder_of_a_run_its_weights() {
     text(precast_in(&folder.0, &["train", "run.yaml", "--policy", "o2-bf16", "--quiet"]));
     assert!(text(lint(&["runs/o2-bf16"])).contains("0 errors, "));
     for (args, message) in [
-        (&["net.yaml"][..], "--policy is needed for a model"),
+        (&["net.yaml"][..], "--policy is missing: name a file"),
         (&["run.yaml", "--data", "digits"], "--data is for a model"),
         (&["nope.yaml"], "there is no file `nope.yaml`"),
         (&["runs/none"], "there is no file `runs/none`"),

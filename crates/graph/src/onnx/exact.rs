@@ -1,5 +1,7 @@
 //! Numbers that must be exact: indices, lengths and conditions, the positions behind angles, and what is left to 1.
 
+use std::collections::HashSet;
+
 use super::{
     facts::{Fact, Facts, One},
     keep::{Carried, Keep, Kept, Then},
@@ -199,9 +201,14 @@ impl Keep<'_> {
     }
 
     /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`. Keeps
-    /// batch norms of products, which onnxruntime makes one op, and then reads two dtypes as one.
+    /// batch norms of products, and what makes the numbers of a layer norm that is written out: onnxruntime makes one op of
+    /// each, and then reads two dtypes as one.
     pub fn functions(&mut self) {
         let opset = self.values.model.opset();
+        // From here on, ONNX has the op.
+        if opset >= 17 {
+            self.layer_norms();
+        }
         for (index, placed) in self.values.nodes.iter().enumerate() {
             let from = match placed.op() {
                 "BatchNormalization" => {
@@ -220,6 +227,29 @@ impl Keep<'_> {
             };
             if opset < from && self.facts.limits.dtype() == "bfloat16" {
                 self.node(index, Then::Free, || format!("has bfloat16 in runtimes from opset {from} on"));
+            }
+        }
+    }
+
+    /// Keeps the makers of numbers that a layer norm reads which is written out: less their mean, squared, and divided, with a
+    /// scale and a bias.
+    fn layer_norms(&mut self) {
+        let values = self.values;
+        let made_by = |value: usize, op: &str| match values.values[value].origin {
+            Origin::Node { node } => Some(&values.nodes[node]).filter(|placed| placed.op() == op),
+            _ => None,
+        };
+        let of = |op: &'static str| values.nodes.iter().filter(move |placed| placed.op() == op);
+        let inputs = |placed: &Placed<'_>| placed.inputs.iter().flatten().copied().collect::<Vec<_>>();
+        let squared: HashSet<usize> = of("Pow").filter_map(|placed| placed.input(0)).collect();
+        let scaled = of("Add").flat_map(inputs).filter_map(|value| made_by(value, "Mul")).flat_map(inputs);
+        let divided = scaled.filter_map(|value| made_by(value, "Div")?.input(0));
+        let differences: Vec<usize> = divided.filter(|value| squared.contains(value)).collect();
+        for placed in differences.into_iter().filter_map(|value| made_by(value, "Sub")) {
+            let &[Some(x), Some(mean)] = &placed.inputs[..] else { continue };
+            let is_mean = made_by(mean, "ReduceMean").is_some_and(|mean| mean.input(0) == Some(x));
+            if let (true, Origin::Node { node }) = (is_mean, values.values[x].origin) {
+                self.node(node, Then::Free, || "is read by a layer norm that is written out, in one dtype".into());
             }
         }
     }

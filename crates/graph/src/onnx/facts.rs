@@ -338,8 +338,9 @@ impl<'a> Facts<'a> {
                     true => (1.0, 1.0),
                     false => (a.size.0 * b.size.0, a.size.1 * b.size.1),
                 };
-                // A factor that is not a constant takes a ceiling back: it is as small as what was divided by.
-                let ceiling = match (a.constant, b.constant) {
+                // A factor that is no constant or gate takes a ceiling back: it is as small as what was divided by.
+                let scales = |fact: &Fact| fact.constant || fact.bounded && fact.ceiling.is_none();
+                let ceiling = match (scales(&a), scales(&b)) {
                     (false, true) => a.ceiling.map(|most| most * b.size.1),
                     (true, false) => b.ceiling.map(|most| most * a.size.1),
                     _ => None,
@@ -362,13 +363,19 @@ impl<'a> Facts<'a> {
                 // Of numbers of different sizes, a constant is known to have the least ones.
                 let size = (a.size.0 / b.size.1, a.size.1 / if b.constant { b.size.0 } else { b.size.1 });
                 let floor = a.floor.filter(|_| b.floor.is_none()).map(|floor| floor / b.size.1);
+                let by = if a.constant && b.floor.is_some() { b.by } else { both.by };
                 let bounded = a.bounded && b.constant && b.size.0 >= 1.0;
-                let ceiling = a.ceiling.filter(|_| b.constant).map(|most| most / b.size.1);
+                let ceiling = match (a.constant, b.constant) {
+                    (true, false) => b.floor.map(|floor| a.size.1 / floor),
+                    (_, true) => a.ceiling.map(|most| most / b.size.1),
+                    _ => None,
+                };
                 let one = a.one.filter(|_| a.is_complement() && b.constant);
                 let count = if a.constant { inverse(b.count()) } else { a.count.filter(|_| b.count().is_none()) };
-                Fact { floor: small(floor), ceiling, whole: false, bounded, one, count, ..sized(size.0, size.1) }
+                Fact { floor: small(floor), ceiling, by, whole: false, bounded, one, count, ..sized(size.0, size.1) }
             }
             "Sqrt" => Fact {
+                constant: a.constant,
                 floor: a.floor.map(f64::sqrt),
                 ceiling: a.ceiling.map(f64::sqrt),
                 bounded: a.bounded,
@@ -392,7 +399,12 @@ impl<'a> Facts<'a> {
                 let bound = all().filter_map(|fact| self.bound_of(&fact)).reduce(f64::max);
                 let moving = all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a);
                 let by = all().find_map(|fact| fact.by.filter(|_| fact.constant)).or(moving.by);
-                Fact { floor: small(bound.or(moving.floor)), by, raw: all().all(|fact| fact.raw), ..moving }
+                Fact {
+                    floor: small(bound.or(moving.floor)),
+                    by,
+                    raw: all().reduce(Fact::or).is_some_and(|all| all.raw),
+                    ..moving
+                }
             }
             "Where" => {
                 let c = input(2).unwrap_or(Fact::NOTHING);

@@ -187,6 +187,7 @@ impl Keep<'_> {
         match placed.op() {
             "Conv" | "Gemm" | "MatMul" => placed.inputs.iter().take(2).flatten().any(is_weight),
             "Einsum" => self.only_adds(placed),
+            "LogSoftmax" | "Softmax" => self.is_f16(),
             op => SINKS.contains(&op),
         }
     }
@@ -241,7 +242,10 @@ impl Keep<'_> {
 
     /// Returns whether a node divides by numbers that are not constant.
     fn is_ratio(&self, index: usize) -> bool {
-        self.is_f16() && self.values.nodes[index].op() == "Div" && !self.is_step(index)
+        match self.values.nodes[index].op() {
+            "Div" => self.is_f16() && !self.is_step(index),
+            op => self.is_f16() && op == "Reciprocal",
+        }
     }
 
     /// Returns whether a factor is a mask, a gate or an input.

@@ -1,9 +1,9 @@
 //! Conversion of examples to the shape that a network takes.
 
 use precast::error::{Error, Result};
-use precast_base::printable;
 
 use super::{Dataset, Inputs};
+use crate::readers::csv::in_message;
 
 /// Maximum memory of resized images: 1 GiB.
 const MOST_BYTES: u128 = 1 << 30;
@@ -69,7 +69,7 @@ impl Dataset {
 /// Lists names, in part if they are many.
 fn list(names: &[String]) -> String {
     const MOST: usize = 40;
-    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{}`", printable(name))).collect();
+    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{}`", in_message(name))).collect();
     let more = if names.len() > MOST { format!(", and {} more", names.len() - MOST) } else { String::new() };
     shown.join(", ") + &more
 }

@@ -10,7 +10,7 @@
 
 mod addition;
 mod class_names;
-mod csv;
+pub(crate) mod csv;
 pub(crate) mod gzip;
 mod images;
 mod lines;

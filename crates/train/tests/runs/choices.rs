@@ -416,7 +416,7 @@ fn tokens_of_a_text_are_no_names() {
                {kind: Dense, in_features: 2, out_features: 256}]}";
     let model = Model::parse(&format!("{{version: 1, input: [8], input_dtype: int64, net: {net}}}"), "m.yaml", 0);
     let run = begin(&folder, model.unwrap(), "data: {text: {file: t.txt, length: 8}}").unwrap();
-    assert_eq!(run.notes(), [""; 0]);
+    assert!(run.notes().iter().all(|note| !note.contains("different classes")), "{:?}", run.notes());
 }
 
 /// Each letter has one that follows it, which a table of letters learns.

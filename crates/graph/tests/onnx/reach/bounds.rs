@@ -67,6 +67,30 @@ fn small_bounds_reach_the_division() {
             &["c", "i", "u"],
         ),
         (
+            "one divided by it",
+            vec![
+                norm(),
+                node("Clip", &["n", "e"], "c", &[]),
+                node("Div", &["one", "c"], "i", &[]),
+                node("Mul", &["h", "i"], "u", &[]),
+            ],
+            vec![scalar("e", 1e-12), scalar("one", 1.0)],
+            &["c", "i", "u"],
+        ),
+        (
+            "gated",
+            vec![
+                norm(),
+                node("Clip", &["n", "e"], "c", &[]),
+                node("Reciprocal", &["c"], "i", &[]),
+                node("Softsign", &["big"], "g", &[]),
+                node("Mul", &["g", "i"], "gi", &[]),
+                node("Mul", &["h", "gi"], "u", &[]),
+            ],
+            vec![scalar("e", 1e-12), floats("big", &[2, 1], &[1e4; 2])],
+            &["i", "gi", "u"],
+        ),
+        (
             "numbers of each row",
             vec![norm(), node("Add", &["n", "each"], "c", &[]), div("c")],
             vec![floats("each", &[2, 1], &[1e-10, 1e-12])],

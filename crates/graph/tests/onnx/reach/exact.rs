@@ -301,3 +301,27 @@ fn batch_norms_of_products_are_f32() {
     let x = rows([1.0, 2.0, 3.0, -4.0]);
     check("batch norm", &model, &x, &[1.0, 2.0, 3.0, 0.0], &["h", "u", "y"], &["n"], &policy("onnx"));
 }
+
+/// onnxruntime makes one op of the nodes, and reads `a` in the dtype of the scale.
+#[test]
+fn layer_norms_that_are_written_out_read_one_dtype() {
+    let nodes = [
+        node("Add", &["h", "h"], "a", &[]),
+        node("ReduceMean", &["a"], "m", &[axes(&[1])]),
+        node("Sub", &["a", "m"], "d", &[]),
+        node("Pow", &["d", "two"], "q", &[]),
+        node("ReduceMean", &["q"], "v", &[axes(&[1])]),
+        node("Add", &["v", "e"], "w", &[]),
+        node("Sqrt", &["w"], "r", &[]),
+        node("Div", &["d", "r"], "n", &[]),
+        node("Mul", &["n", "g"], "s", &[]),
+        node("Add", &["s", "b"], "u", &[]),
+    ];
+    let constants =
+        [scalar("two", 2.0), scalar("e", 1e-12), floats("g", &[2], &[1.0, 2.0]), floats("b", &[2], &[0.0; 2])];
+    for (opset, full) in [(17, &["a"][..]), (16, &[])] {
+        let low = if opset == 17 { &["h", "y"][..] } else { &["h", "a", "y"] };
+        let model = between(&nodes, &constants, opset);
+        check("layer norm", &model, &rows([1.0, 2.0, 4.0, 3.0]), &[-1.0, 2.0, 1.0, -2.0], low, full, &policy("onnx"));
+    }
+}

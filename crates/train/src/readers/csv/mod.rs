@@ -288,8 +288,8 @@ fn encoded_bytes(table: &Cellular, examples: usize) -> u64 {
     width.saturating_mul(examples).saturating_mul(size_of::<f32>()) as u64
 }
 
-/// Returns a cell for a message, cut after 80 characters.
-fn in_message(cell: &str) -> String {
+/// Returns a cell or a name for a message, cut after 80 characters.
+pub(crate) fn in_message(cell: &str) -> String {
     match cell.char_indices().nth(80) {
         Some((end, _)) => format!("{}...", printable(&cell[..end])),
         None => printable(cell).into_owned(),
