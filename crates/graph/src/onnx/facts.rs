@@ -338,7 +338,7 @@ impl<'a> Facts<'a> {
                     true => (1.0, 1.0),
                     false => (a.size.0 * b.size.0, a.size.1 * b.size.1),
                 };
-                // A factor that is no constant or gate takes a ceiling back: it is as small as what was divided by.
+                // A factor other than a constant or a gate takes a ceiling back: it is as small as what was divided by.
                 let scales = |fact: &Fact| fact.constant || fact.bounded && fact.ceiling.is_none();
                 let ceiling = match (scales(&a), scales(&b)) {
                     (false, true) => a.ceiling.map(|most| most * b.size.1),
