@@ -400,7 +400,7 @@ fn a_run_is_told_from_weights_and_data_from_a_run_file() {
             "points.csv: no model and no run file; `precast show run > run.yaml` writes a run file",
         ),
         (&["plan", "net.yaml", "-p", "bf16"], "(did you mean `o2-bf16`?)"),
-        (&["plan", "net.yaml"], "--policy is needed"),
+        (&["plan", "net.yaml"], "--policy is missing"),
         (&["plan", "nett.yaml", "-p", "o2"], "nett.yaml"),
     ] {
         let said = said(&folder, args);
