@@ -41,7 +41,7 @@ struct Family {
 }
 
 const FAMILIES: [Family; 12] = [
-    Family { name: "overflow in a shard", run: |of| of.spoilt("20000", "overflow") },
+    Family { name: "overflow in a shard", run: |of| of.spoilt("40000", "overflow") },
     Family { name: "loss that is not finite", run: |of| of.spoilt("1e30", "loss") },
     Family { name: "panic", run: |of| of.planted(true) },
     Family { name: "error", run: |of| of.planted(false) },
