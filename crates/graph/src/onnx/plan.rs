@@ -9,7 +9,7 @@ use super::{
     facts::Facts,
     keep::{self, Keep, Kept, Then},
     model::OnnxModel,
-    numbers::{self, Limits},
+    numbers::{self, Limits, Unfit},
     painted::{Painted, Requests},
     ranges::OnnxRanges,
     reasons::{decisions, is_listed, unknown},
@@ -241,7 +241,7 @@ impl OnnxModel {
         let is_known =
             |value: &&usize| facts.constants.contains_key(value) && low_io.contains(values.values[**value].name);
         for &output in values.scopes[0].outputs.iter().filter(is_known) {
-            if let Some(unfit) = facts.constants[&output].unfit(&facts.limits).filter(|_| facts.is_large(output)) {
+            if let Some(unfit @ Unfit::Beyond(_)) = facts.constants[&output].unfit(&facts.limits) {
                 let name =
                     format!("the output `{}`, which is to be {},", values.values[output].name, facts.limits.dtype());
                 return Err(Error::new(precast::ErrorKind::Value, facts.limits.reason(&name, &unfit)));

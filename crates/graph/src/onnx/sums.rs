@@ -77,7 +77,7 @@ impl Keep<'_> {
                 continue;
             };
             // The mean of squares is as large as they are, up to its root.
-            squares[output] = !is_sink || root && !["Pow", "Sqrt"].contains(&op);
+            squares[output] = !is_sink || root && !is_root(op);
             self.node(index, Then::Listed, || because.into());
         }
     }
@@ -149,12 +149,7 @@ impl Keep<'_> {
             let op = placed.op();
             let of = match self.is_sink(placed) {
                 // A product with weights makes a mean of squares, but most often is a layer.
-                true => Way {
-                    any: true,
-                    all: SINKS.contains(&op),
-                    root: ["Pow", "Sqrt"].contains(&op) || made.root,
-                    share: false,
-                },
+                true => Way { any: true, all: SINKS.contains(&op), root: is_root(op) || made.root, share: false },
                 false if self.shrinks(placed) => Way { any: true, all: true, root: true, share: false },
                 // The ratio of squares is small.
                 false if self.is_ratio(index) => Way { any: true, ..Way::default() },
@@ -317,9 +312,10 @@ impl Keep<'_> {
         let op = |node: usize| values.nodes[node].op();
         let states = [Some(from), out].into_iter().flatten();
         let sum = self.course(from, to, Through::Sums).nodes;
-        if sum.iter().any(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
+        let adds = |&node: &usize| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node));
+        if sum.iter().any(adds) {
             self.carried.extend(states.map(|value| (value, Carried::Sum)));
-            for node in sum.into_iter().filter(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
+            for node in sum.into_iter().filter(adds) {
                 self.node(node, Then::Free, || "adds to a running sum".into());
             }
             return;
@@ -454,4 +450,8 @@ enum Through {
 
 fn is_product(op: &str) -> bool {
     ["Conv", "Einsum", "Gemm", "MatMul"].contains(&op)
+}
+
+fn is_root(op: &str) -> bool {
+    ["Pow", "Sqrt"].contains(&op)
 }
