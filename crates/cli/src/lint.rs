@@ -17,6 +17,7 @@ use super::{
     Cli, Failure, Format, Result,
     examples::data,
     inputs::{self, Read},
+    network::policy_of,
     outputs::Page,
     plan_page::{Notes, write_noted},
     print, print_json,
@@ -137,9 +138,7 @@ fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
     let of_run = args.model.join("run.yaml").is_file() || is_run_file(&args.model);
     if !of_run {
         let _ = inputs::model(cli, &args.model, 0)?;
-        let Some(policy) = &args.policy else {
-            return Err(Failure::Usage("--policy is missing: name a file or a built-in policy, such as `--policy o2`; only a run has one of its own".into()));
-        };
+        let policy = &policy_of(args.policy.as_deref(), None)?;
         check_policy(policy)?;
         let [model, policy] = [&args.model, policy].map(|path| quoted(&path.to_string_lossy()));
         let text = format!("data: digits\nversion: 1\nmodel: {model}\npolicy: {policy}\n");

@@ -3,7 +3,7 @@
 use precast::error::{Error, Result};
 
 use super::{Dataset, Inputs};
-use crate::readers::csv::in_message;
+use crate::readers::in_message;
 
 /// Maximum memory of resized images: 1 GiB.
 const MOST_BYTES: u128 = 1 << 30;

@@ -10,7 +10,7 @@
 
 mod addition;
 mod class_names;
-pub(crate) mod csv;
+mod csv;
 pub(crate) mod gzip;
 mod images;
 mod lines;
@@ -33,7 +33,18 @@ pub use source::Source;
 pub use text::{Text, Tokens, Vocabulary};
 
 use precast::error::{Error, Result};
-use precast_base::formats::{self, Reader};
+use precast_base::{
+    formats::{self, Reader},
+    printable,
+};
+
+/// Returns a cell or a name for a message, cut after 80 characters.
+pub(crate) fn in_message(cell: &str) -> String {
+    match cell.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", printable(&cell[..end])),
+        None => printable(cell).into_owned(),
+    }
+}
 
 /// Refuses data in the format of another reader, by their first bytes; `origin` names the file.
 fn check_format(start: &[u8], reader: Reader, origin: &str) -> Result<()> {

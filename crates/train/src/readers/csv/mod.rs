@@ -287,11 +287,3 @@ fn encoded_bytes(table: &Cellular, examples: usize) -> u64 {
     let width: usize = table.columns().iter().map(width).sum();
     width.saturating_mul(examples).saturating_mul(size_of::<f32>()) as u64
 }
-
-/// Returns a cell or a name for a message, cut after 80 characters.
-pub(crate) fn in_message(cell: &str) -> String {
-    match cell.char_indices().nth(80) {
-        Some((end, _)) => format!("{}...", printable(&cell[..end])),
-        None => printable(cell).into_owned(),
-    }
-}

@@ -12,7 +12,11 @@ use super::{
     number_format::NumberFormat,
     text::{Kept, Text},
 };
-use crate::{classes::has_no_width, data::numbers::Wide, readers::numbers::Numbers};
+use crate::{
+    classes::has_no_width,
+    data::numbers::Wide,
+    readers::{in_message, numbers::Numbers},
+};
 
 /// The text of a file, with its parsed header.
 pub(super) struct Table<'a> {
@@ -274,7 +278,7 @@ impl<'a> Table<'a> {
         self.number(cell).map_err(|words| {
             let is_comment = row.fields.get(0).is_some_and(|first| first.starts_with('#') && !is_error(first));
             let hint = if is_comment { COMMENT.into() } else { self.hint(place, cell, is_input) };
-            self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), super::in_message(cell)))
+            self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), in_message(cell)))
         })
     }
 

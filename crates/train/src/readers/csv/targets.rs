@@ -10,6 +10,7 @@ use super::{
     number_format::{MINUS, POINTS, UNIT},
     table::Table,
 };
+use crate::readers::in_message;
 use crate::{
     data::{Targets, numbers::Wide},
     readers::class_names::ClassNames,
@@ -95,17 +96,16 @@ impl Table<'_> {
         // Words among numbers often mark missing values.
         if let Some((line, cell)) = looks_so.filter(|_| 2 * formatted > texts) {
             let formats = self.formats(place, &cell).join(", or with ");
-            let words = format!("`{}` looks like a number with {formats}", super::in_message(&cell));
+            let words = format!("`{}` looks like a number with {formats}", in_message(&cell));
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
         if let Some((line, cell, (what, how))) = is_unread.filter(|_| 2 * unread > texts) {
-            let words = format!("`{}` looks like a number {what}; {how}", super::in_message(&cell));
+            let words = format!("`{}` looks like a number {what}; {how}", in_message(&cell));
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
         match (number, text) {
             (Some((line, number)), Some(_)) if self.format.number(&number).is_some_and(f64::is_nan) => {
-                let words =
-                    format!("`{}` among words marks a missing label: remove these rows", super::in_message(&number));
+                let words = format!("`{}` among words marks a missing label: remove these rows", in_message(&number));
                 Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))))
             }
             (Some((line, number)), Some((other, text))) => Err(self.at(
@@ -113,7 +113,7 @@ impl Table<'_> {
                 format!(
                     "{}: `{}` is not a number, but `{number}` in line {line} is; say `as: classes` or `as: numbers`",
                     self.shown(place),
-                    super::in_message(&text)
+                    in_message(&text)
                 ),
             )),
             (Some(_), None) => Ok(TargetKind::Numbers),
