@@ -109,22 +109,22 @@ impl Record {
 
     /// Returns, for each edge, whether its numbers that are not finite have no effect. Infinities of a mask are negative,
     /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
-    /// passes them on to one. Other numbers are left out by a [choice](is_choice), and the op that made them passes finite
-    /// gradients back.
+    /// passes them on to one. Other numbers are left out by a [choice](is_choice), and the op that made them passes back
+    /// gradients that are finite, or left out as well.
     fn harmless(&self) -> Vec<bool> {
         let mut readers = vec![Vec::new(); self.edges.len()];
         for (at, edge) in self.edges.iter().enumerate() {
             edge.from.iter().for_each(|&from| readers[from].push(at));
         }
         // Everything that reads such an edge is finite and an op that `ends` it, or such an edge as well.
-        let chain = |ends: fn(Op) -> bool, may_begin: &dyn Fn(&Edge) -> bool| {
+        let chain = |phase: Phase, ends: fn(Op) -> bool, may_begin: &dyn Fn(&Edge) -> bool| {
             let mut chained = vec![false; self.edges.len()];
             for (at, edge) in self.edges.iter().enumerate().rev() {
                 let is_ended = |&reader: &usize| {
                     let reads = &self.edges[reader];
                     chained[reader] || matches!(reads.op, EdgeOp::Op(op) if ends(op)) && reads.numbers.is_finite()
                 };
-                chained[at] = edge.phase == Phase::Forward
+                chained[at] = edge.phase == phase
                     && !edge.numbers.is_finite()
                     && may_begin(edge)
                     && !readers[at].is_empty()
@@ -132,26 +132,36 @@ impl Record {
             }
             chained
         };
-        let is_mask = |edge: &Edge| {
-            let numbers = &edge.numbers;
-            numbers.nan == 0 && numbers.inf == 0 && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs)
-        };
-        let stays = |edge: &Edge| !self.reaches_gradient(edge);
-        let masked = chain(is_softmax, &is_mask);
-        let chosen = chain(is_choice, &stays);
-        let compared = chain(|op| is_choice(op) || is_comparison(op), &stays);
+        let forward = |ends, may_begin: &dyn Fn(&Edge) -> bool| chain(Phase::Forward, ends, may_begin);
+        // The gradient of a number that was chosen nowhere is 0, and times an infinite slope NaN.
+        let is_nan = |edge: &Edge| edge.numbers.inf + edge.numbers.neg_inf == 0;
+        let stopped = chain(Phase::Backward, |op| is_choice(op) || is_comparison(op) || is_threshold(op), &is_nan);
+        let is_negative = |edge: &Edge| edge.numbers.nan == 0 && edge.numbers.inf == 0;
+        let is_mask = |edge: &Edge| is_negative(edge) && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs);
+        let stays = |edge: &Edge| !self.reaches_gradient(edge, &stopped);
+        let masked = forward(is_softmax, &is_mask);
+        // The exponential of the logarithm of 0 is 0.
+        let inverted = forward(|op| op == Op::Exp, &|edge| is_negative(edge) && !edge.good_inputs && stays(edge));
+        let chosen = forward(is_choice, &stays);
+        let compared = forward(|op| is_choice(op) || is_comparison(op), &stays);
         // A comparison with the number before it was rounded to infinity may have another result.
-        let is_harmless = |(at, edge): (usize, &Edge)| masked[at] || chosen[at] || compared[at] && !edge.good_inputs;
+        let is_harmless = |(at, edge): (usize, &Edge)| {
+            masked[at] || chosen[at] || stopped[at] || (compared[at] || inverted[at]) && !edge.good_inputs
+        };
         self.edges.iter().enumerate().map(is_harmless).collect()
     }
 
-    /// Returns whether the op of an edge passes back a gradient that is not finite, given one that is.
-    fn reaches_gradient(&self, edge: &Edge) -> bool {
+    /// Returns whether the op of an edge passes back a gradient that is not finite, given one that is, and that does not stop
+    /// at an op before it.
+    fn reaches_gradient(&self, edge: &Edge, stopped: &[bool]) -> bool {
         let began = |back: &Edge| back.from.iter().all(|&from| self.edges[from].numbers.is_finite());
-        let is_there = |back: &&Edge| {
-            back.phase == Phase::Backward && (&back.cell, back.op) == (&edge.cell, edge.op) && !back.numbers.is_finite()
+        let is_there = |(at, back): &(usize, &Edge)| {
+            back.phase == Phase::Backward
+                && (&back.cell, back.op) == (&edge.cell, edge.op)
+                && !back.numbers.is_finite()
+                && !stopped[*at]
         };
-        self.edges.iter().filter(is_there).any(began)
+        self.edges.iter().enumerate().filter(is_there).any(|(_, back)| began(back))
     }
 }
 
@@ -177,6 +187,11 @@ fn is_choice(op: Op) -> bool {
             | Op::Tril
             | Op::Triu
     )
+}
+
+/// Returns whether the gradient of an op is 0 on one side of a bound, whatever reaches it.
+fn is_threshold(op: Op) -> bool {
+    matches!(op, Op::Relu | Op::Relu6 | Op::Clamp)
 }
 
 /// Returns whether an op chooses numbers by comparing them.

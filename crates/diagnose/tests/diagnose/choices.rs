@@ -49,7 +49,7 @@ fn told(choice: Choice, level: Level) -> (Outcome, [Option<(FaultKind, String)>;
 
 #[test]
 fn what_a_choice_leaves_out_is_harmless() {
-    let choices: [(&str, Choice); 7] = [
+    let choices: [(&str, Choice); 10] = [
         ("a logarithm", |h| h.gt(0.0)?.select(&h.log()?, &h.zeros_like())),
         ("a root", |h| h.detach().sqrt()?.masked_fill(&h.lt(0.1)?, 0.0)),
         ("a quotient that is scaled", |h| {
@@ -66,6 +66,10 @@ fn what_a_choice_leaves_out_is_harmless() {
             let hidden = h.detach().masked_fill(&h.gt(-1e9)?, f64::NEG_INFINITY)?.logsumexp(&[-1], true)?;
             h.gt(-1e9)?.select(h, &hidden)
         }),
+        // At 0 the slope of the reciprocal times 0 is NaN, which the ReLU stops, as in torch.
+        ("a reciprocal behind a ReLU", |h| h.gt(0.1)?.select(&(1.0 / h.relu()?)?, &h.zeros_like())),
+        ("a logarithm behind a bound", |h| h.gt(0.1)?.select(&h.clamp(0.0, 9.0)?.log()?, &h.zeros_like())),
+        ("a logarithm and its inverse", |h| h.relu()?.log()?.exp()),
     ];
     for (name, choice) in choices {
         for level in [Level::O0, Level::O2] {
@@ -85,6 +89,9 @@ fn what_reaches_a_gradient_or_the_loss_is_a_fault() {
         assert!(words.starts_with("Log in the root cell, forward pass") && words.ends_with("in f32, too"), "{words}");
     }
     assert_ne!(outcome, Outcome::Stepped);
+    // The NaN of a logarithm's slope that no op stops.
+    let (outcome, faults, _) = told(|h| (h - h)?.log()?.exp(), Level::O0);
+    assert!(outcome != Outcome::Stepped && faults.iter().all(Option::is_some), "{faults:?}");
     // A comparison of a number that was rounded to infinity: 70000 is not above 1e5.
     let (outcome, faults, _) = told(
         |h| {
