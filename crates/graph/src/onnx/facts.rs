@@ -393,7 +393,8 @@ impl<'a> Facts<'a> {
                 let by = least.and_then(|(_, by)| by).or(a.by);
                 let most = input(2).is_some_and(|most| most.constant && most.bounded);
                 let most = most || self.attribute(placed, "max")?.is_some_and(|most| most <= FEW);
-                Fact { floor: small(floor), by, bounded: a.bounded || most, ..a }
+                let size = if most { (a.size.0.min(1.0), a.size.1.min(FEW.into())) } else { a.size };
+                Fact { size, floor: small(floor), by, bounded: a.bounded || most, ..a }
             }
             "Max" => {
                 let bound = all().filter_map(|fact| self.bound_of(&fact)).reduce(f64::max);
@@ -467,11 +468,18 @@ impl<'a> Facts<'a> {
             }
             "Conv" => self.product(a, b, false, a.raw && b.raw && self.is_of_few(placed)),
             _ if self.moves[index] == Some(GraphList::Allow) => self.product(a, b, false, false),
-            "Relu" | "MaxPool" | "GlobalMaxPool" | "Resize" | "Upsample" | "Shrink" | "Min" => Fact {
-                raw: ["Min", "Resize", "Upsample"].contains(&op) && all().all(|fact| fact.raw),
-                constant: false,
-                ..all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a)
-            },
+            "Relu" | "MaxPool" | "GlobalMaxPool" | "Resize" | "Upsample" | "Shrink" | "Min" => {
+                let moving = all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a);
+                let bound =
+                    all().filter(|_| op == "Min").find_map(|fact| Some((self.negative_bound_of(&fact)?, fact.by)));
+                Fact {
+                    floor: small(bound.map(|(bound, _)| bound).or(moving.floor)),
+                    by: bound.and_then(|(_, by)| by).or(moving.by),
+                    raw: ["Min", "Resize", "Upsample"].contains(&op) && all().all(|fact| fact.raw),
+                    constant: false,
+                    ..moving
+                }
+            }
             "Concat" | "ScatterElements" | "ScatterND" | "Scatter" => all().reduce(Fact::or).unwrap_or(a),
             _ if self.moves[index] == Some(GraphList::Clear) => a,
             _ => Fact::NOTHING,
@@ -481,13 +489,14 @@ impl<'a> Facts<'a> {
     fn sum(&self, terms: Vec<Fact>, op: &str) -> Fact {
         let all = terms.iter().copied().reduce(Fact::or).unwrap_or(Fact::NOTHING);
         let size = terms.iter().fold((0f64, 0f64), |size, fact| (size.0.max(fact.size.0), size.1.max(fact.size.1)));
-        // A constant term is the least of numbers that are 0 or more.
+        // A constant term is the least of numbers that are 0 or more, or with its sign the largest of those that are less. In
+        // differences and with a sign, it is one if it is small, or else takes 0 to other numbers.
         let known = |fact: &Fact| self.constants.get(&fact.by?);
-        let subtracted = |fact: &Fact| known(fact).filter(|known| known.negative && known.is_uniform());
-        let bound = |(place, fact): (usize, &Fact)| match op == "Sub" {
-            true if place == 1 => Some((subtracted(fact).filter(|_| fact.constant)?.largest.into(), fact.by)),
-            true => None,
-            false => Some((self.bound_of(fact)?, fact.by)),
+        let signed = |fact: &Fact| known(fact).filter(|known| fact.constant && known.is_uniform());
+        let is_bound = |known: &&Tally, place: usize| f64::from(known.largest) <= SMALL || known.negative && place == 1;
+        let bound = |(place, fact): (usize, &Fact)| match self.bound_of(fact).filter(|_| op != "Sub") {
+            Some(bound) => Some((bound, fact.by)),
+            None => Some((signed(fact).filter(|known| is_bound(known, place))?.largest.into(), fact.by)),
         };
         let term = terms.iter().enumerate().filter(|_| !all.constant).find_map(bound);
         let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
@@ -554,14 +563,21 @@ impl<'a> Facts<'a> {
         Fact { size, floor, ceiling, by, whole, raw, ..Fact::NOTHING }
     }
 
-    /// Returns the lower bound of a `Clip`, and the constant that gives it.
+    /// Returns the lower bound of a `Clip`, or the upper one of numbers below 0, and the constant that gives it.
     fn bound(&self, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Option<(f64, Option<usize>)>> {
-        if let Some(value) = placed.input(1) {
-            let fact = self.get(value, before);
-            return Ok(self.bound_of(&fact).map(|bound| (bound, fact.by)));
-        }
-        let least = self.attribute(placed, "min")?.filter(|least| *least > 0.0);
-        Ok(least.map(|least| (f64::from(least), None)))
+        let fact = |place: usize| Some(self.get(placed.input(place)?, before));
+        let named = |bound: Option<f64>, fact: Fact| Some((bound?, fact.by));
+        let least = fact(1).and_then(|fact| named(self.bound_of(&fact), fact));
+        let most = fact(2).and_then(|fact| named(self.negative_bound_of(&fact), fact));
+        let (low, high) = (self.attribute(placed, "min")?, self.attribute(placed, "max")?);
+        let attribute = low.filter(|low| *low > 0.0).or(high.map(|high| -high).filter(|high| *high > 0.0));
+        Ok(least.or(most).or(attribute.map(|bound| (bound.into(), None))))
+    }
+
+    /// Returns the magnitude of a constant that is an upper bound of numbers below 0.
+    fn negative_bound_of(&self, fact: &Fact) -> Option<f64> {
+        let known = self.constants.get(&fact.by.filter(|_| fact.constant)?)?;
+        Some(known.largest.into()).filter(|_| known.negative && known.is_uniform())
     }
 
     fn attribute(&self, placed: &Placed<'_>, name: &str) -> Result<Option<f32>> {

@@ -16,6 +16,7 @@
 //! | lost digits (`shifted`) | sums with a whole row of 1024 or more | moves, terms | all up to the softmax |
 //! | small steps (`steps`) | sums with a factor of 0.01 or less | moves, terms | the sums, from 17 on |
 //! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
+//! | sum of squares, product of the same numbers | sums, products | terms, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
 //! | function without the dtype | ops that runtimes compute by other ops, or join with the product before them | | the op |
@@ -79,12 +80,14 @@ impl<'a> Keep<'a> {
         let (nodes, carried, behind) = (HashMap::new(), HashMap::new(), HashSet::new());
         let mut keep = Keep { facts, values, elems, lists, nodes, carried, behind };
         keep.sizes();
+        keep.constants();
         keep.exact();
         keep.angles();
         keep.complements();
         keep.vanishing();
         keep.functions();
         keep.variances();
+        keep.distances();
         keep.squares();
         keep.shifts();
         keep.steps();
@@ -121,6 +124,19 @@ impl<'a> Keep<'a> {
             self.size(index, placed);
             self.division(index, placed);
             self.constant_divisor(index, placed);
+        }
+    }
+
+    /// Keeps powers of constants, such as `16 ^ 0.5`. They are no reason to keep what reads them.
+    fn constants(&mut self) {
+        let limits = self.facts.limits;
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.op() == "Pow") {
+            let made = placed.output(0).map(|output| self.facts.fact(output));
+            let is_usual = |fact: &Fact| !limits.may_overflow(fact.size.1) && !limits.may_vanish(fact.size.0);
+            let is_one = |place| self.facts.input(placed, place).is_some_and(|fact| fact.size.0 == fact.size.1);
+            if made.is_some_and(|made| made.constant && is_usual(&made)) && is_one(0) && is_one(1) {
+                self.nodes.entry(index).or_insert(Kept { because: "computes a constant".into(), then: Then::Free });
+            }
         }
     }
 

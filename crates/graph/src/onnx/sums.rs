@@ -110,6 +110,64 @@ impl Keep<'_> {
         }
     }
 
+    /// Keeps distances that squares and products make, `a² + b² - 2ab`: most digits of near points are equal.
+    pub fn distances(&mut self) {
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let terms = self.summed(index, placed);
+            let sides = |node: &usize| -> Vec<usize> {
+                let inputs = self.values.nodes[*node].inputs.iter().take(2).flatten();
+                inputs.map(|&value| self.facts.source(value)).collect()
+            };
+            let squares: HashMap<usize, usize> =
+                terms.iter().filter_map(|&node| Some((self.squared(node)?, node))).collect();
+            let is_both = |node: &&usize| {
+                let of = sides(node);
+                let known = of.iter().filter(|value| squares.contains_key(value)).count();
+                // A product with weights may be of points that are known, whose squares are constants.
+                let op = self.values.nodes[**node].op();
+                self.squared(**node).is_none()
+                    && of.len() == 2
+                    && (op == "Mul" && known == 2 || is_product(op) && known > 0)
+            };
+            let products: Vec<usize> = terms.iter().filter(is_both).copied().collect();
+            if !products.is_empty() {
+                for node in products.into_iter().chain(squares.into_values()).chain([index]) {
+                    self.node(node, Then::Denied, || "makes a distance of squares and products".into());
+                }
+            }
+        }
+    }
+
+    /// Returns the nodes that make the terms of a sum of sums, behind constant factors.
+    fn summed(&self, index: usize, placed: &Placed<'_>) -> Vec<usize> {
+        let is_sum = |node: usize| ["Add", "Sub", "Sum"].contains(&self.values.nodes[node].op());
+        let (mut pending, mut terms) = (if is_sum(index) { vec![placed] } else { Vec::new() }, Vec::new());
+        while let Some(sum) = pending.pop().filter(|_| terms.len() < 8) {
+            for node in sum.inputs.iter().flatten().filter_map(|&value| self.maker(value)) {
+                if is_sum(node) { pending.push(&self.values.nodes[node]) } else { terms.push(node) }
+            }
+        }
+        terms
+    }
+
+    /// Returns the value of which a node makes squares, or adds up squares.
+    fn squared(&self, node: usize) -> Option<usize> {
+        let placed = &self.values.nodes[node];
+        let of = placed.input(0)?;
+        match placed.op() {
+            "ReduceSumSquare" | "ReduceL2" => Some(self.facts.source(of)),
+            "ReduceSum" | "ReduceMean" => self.maker(of).and_then(|of| self.squared(of)),
+            "Pow" => {
+                let two = self.facts.input(placed, 1).filter(|by| by.constant && by.size == (2.0, 2.0));
+                // The square of a length.
+                let root = self.maker(of).filter(|&of| self.values.nodes[of].op() == "ReduceL2");
+                two.map(|_| root.and_then(|root| self.squared(root)).unwrap_or(self.facts.source(of)))
+            }
+            "Mul" | "Einsum" if self.is_square(placed) => Some(self.facts.source(of)),
+            _ => None,
+        }
+    }
+
     /// Returns the node that computes a value, in front of those that move it, or multiply it by a constant.
     fn maker(&self, mut value: usize) -> Option<usize> {
         loop {
@@ -156,7 +214,7 @@ impl Keep<'_> {
                 false if self.is_step(index) => made,
                 false if self.passes(index) && self.is_masked(placed) => made,
                 // A cube goes into a layer as well.
-                false if self.passes(index) => Way { any: made.root || made.all, all: false, ..made },
+                false if self.passes(index) => Way { any: made.root || made.all, all: made.root && made.all, ..made },
                 false if is_product(op) => Way { any: made.root, all: false, root: made.root, share: false },
                 false => Way::default(),
             };

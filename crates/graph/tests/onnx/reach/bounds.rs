@@ -109,6 +109,22 @@ fn small_bounds_reach_the_division() {
         let plan = model.plan(&policy("onnx-bf16")).unwrap();
         assert!(plan.decision("y").unwrap().dtype == DType::Bf16, "{name}");
     }
+    // Upper bounds of numbers below 0.
+    let minus = || vec![norm(), node("Neg", &["n"], "m", &[])];
+    let negative = || vec![scalar("e", -1e-12)];
+    for (name, bounded, constants) in [
+        ("clip", node("Clip", &["m", "", "e"], "c", &[]), negative()),
+        ("min", node("Min", &["m", "e"], "c", &[]), negative()),
+        ("sum", node("Add", &["m", "e"], "c", &[]), negative()),
+        ("difference", node("Sub", &["m", "e"], "c", &[]), e(1e-12)),
+        ("turned difference", node("Sub", &["e", "n"], "c", &[]), negative()),
+    ] {
+        let middle: Vec<Message> = minus().into_iter().chain([bounded, div("c")]).collect();
+        let (model, x) = (between(&middle, &constants, 17), rows([3.0, 4.0, 0.0, 0.0]));
+        check(name, &model, &x, &[-0.6, -0.8, 0.0, 0.0], &["h", "y"], &["c", "u"], &policy("onnx"));
+    }
+    let rest = between(&[node("Sub", &["one", "h"], "c", &[]), div("c")], &[scalar("one", 1.0)], 17);
+    assert!(rest.plan(&policy("onnx")).unwrap().decision("u").unwrap().dtype.is_low());
     // A bound that is one number of many.
     let table = || vec![floats("table", &[3], &[1e-12, 1.0, 2.0]), ints("0", &[1], &[0]), ints("1", &[1], &[1])];
     let ones = || ints("sizes", &[2], &[1, 2]);

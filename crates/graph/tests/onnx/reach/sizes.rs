@@ -115,6 +115,21 @@ fn factors_and_divisors_reach_the_next_product() {
     assert!(model.plan(&policy("onnx")).unwrap().decision("y").unwrap().dtype.is_low());
 }
 
+/// A bound of 1 behind a factor makes a step function of small numbers.
+#[test]
+fn bounds_end_large_sizes() {
+    let middle = [
+        node("Mul", &["h", "k"], "a", &[]),
+        node("Clip", &["a", "zero", "one"], "c", &[]),
+        node("MatMul", &["c", "eye"], "p", &[]),
+        node("Tanh", &["p"], "u", &[]),
+    ];
+    let model = between(&middle, &[scalar("k", 1e6), scalar("zero", 0.0), scalar("one", 1.0)], 17);
+    let step = |x: f64| (1e6 * x).clamp(0.0, 1.0).tanh();
+    let wanted = [2.0, -1.0, 0.5, -0.5].map(step);
+    check("step", &model, &rows([2.0, -1.0, 0.5, -0.5]), &wanted, &["h", "p", "y"], &["a"], &policy("onnx"));
+}
+
 /// Integers with a scale are numbers as large as the scale says.
 #[test]
 fn dequantized_numbers_have_the_size_of_their_scale() {

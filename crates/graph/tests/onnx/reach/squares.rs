@@ -158,3 +158,88 @@ fn variances_of_means_by_products_are_f32() {
     let plan = plan.plan(&policy("onnx")).unwrap();
     assert!(["a", "b", "c", "d", "u"].iter().all(|node| plan.decision(node).unwrap().dtype.is_low()));
 }
+
+/// [100, 101] and [100.5, 101.5] have a squared distance of 0.5, which is 1e-5 of their squares.
+#[test]
+fn distances_by_squares_and_products_are_f32() {
+    let op = |op, inputs: &[&str], to: &str| node(op, inputs, to, &[]);
+    let sum = |of, to| nodes("ReduceSum", &[of, "axis"], &[to], &[int("keepdims", 1)]);
+    let constants = || {
+        vec![
+            ints("axis", &[1], &[1]),
+            scalar("two", 2.0),
+            floats("shift", &[2], &[0.5, 0.5]),
+            floats("points", &[2, 2], &[100.5, 300.0, 101.5, 300.0]),
+            floats("squares", &[1, 2], &[20402.5, 180_000.0]),
+        ]
+    };
+    let all = [
+        op("Add", &["h", "shift"], "g"),
+        op("Mul", &["h", "h"], "a"),
+        op("Pow", &["g", "two"], "b"),
+        op("Mul", &["h", "g"], "c"),
+        op("Mul", &["c", "two"], "d"),
+        op("Sub", &["a", "d"], "e"),
+        op("Add", &["e", "b"], "u"),
+    ];
+    let pairs = [
+        op("Mul", &["h", "h"], "a"),
+        sum("a", "s"),
+        op("Transpose", &["s"], "t"),
+        op("Transpose", &["h"], "k"),
+        op("MatMul", &["h", "k"], "c"),
+        op("Mul", &["c", "two"], "d"),
+        op("Sub", &["s", "d"], "e"),
+        op("Add", &["e", "t"], "u"),
+    ];
+    let known = [
+        op("Mul", &["h", "h"], "a"),
+        sum("a", "s"),
+        op("MatMul", &["h", "points"], "c"),
+        op("Mul", &["c", "two"], "d"),
+        op("Sub", &["s", "d"], "e"),
+        op("Add", &["e", "squares"], "u"),
+    ];
+    let squared = |x: [f64; 2], y: [f64; 2]| (x[0] - y[0]).powi(2) + (x[1] - y[1]).powi(2);
+    let (p, q) = ([100.0, 101.0], [100.5, 101.5]);
+    let to_points = [squared(p, q), squared(p, [300.0; 2]), squared(q, q), squared(q, [300.0; 2])];
+    let x = || rows([100.0, 101.0, 100.5, 101.5]);
+    for (name, middle, wanted, full) in [
+        ("all", &all[..], [0.25; 4], &["a", "b", "c", "d", "e", "u"][..]),
+        ("pairs", &pairs[..], [0.0, 0.5, 0.5, 0.0], &["a", "c", "d", "e", "u"]),
+        ("known points", &known[..], to_points, &["a", "c", "d", "e", "u"]),
+    ] {
+        check(name, &between(middle, &constants(), 17), &x(), &wanted, &["h"], full, &policy("onnx"));
+    }
+    // A residual of a gate, and a layer beside squares of other numbers.
+    let end = || [op("Tanh", &["s"], "u")];
+    let gate = [
+        op("Mul", &["h", "h"], "a"),
+        op("Tanh", &["a"], "t"),
+        op("Mul", &["h", "t"], "c"),
+        op("Add", &["h", "c"], "s"),
+    ];
+    let layer = [
+        op("MatMul", &["h", "eye"], "c"),
+        op("Tanh", &["h"], "t"),
+        op("Mul", &["t", "t"], "a"),
+        op("Add", &["a", "c"], "s"),
+    ];
+    for middle in [gate, layer] {
+        let model = between(&[&middle[..], &end()[..]].concat(), &[], 17);
+        let plan = model.plan(&policy("onnx")).unwrap();
+        assert!(["a", "c", "s"].iter().all(|node| plan.decision(node).unwrap().dtype.is_low()));
+    }
+}
+
+/// Scores that are divided by the root of a length, as by `16 ^ 0.5`, are low.
+#[test]
+fn powers_of_constants_keep_nothing() {
+    let middle = [node("Pow", &["length", "half"], "p", &[]), node("Div", &["h", "p"], "u", &[])];
+    for (length, is_low) in [(16.0, true), (1e12, false)] {
+        let model = between(&middle, &[scalar("length", length), scalar("half", 0.5)], 17);
+        let wanted = [8.0, 16.0, 4.0, 2.0].map(|x| x / f64::from(length).sqrt());
+        let (low, full) = if is_low { (&["h", "u", "y"][..], &["p"][..]) } else { (&["h"][..], &["p", "u"][..]) };
+        check("root of a length", &model, &rows([8.0, 16.0, 4.0, 2.0]), &wanted, low, full, &policy("onnx"));
+    }
+}
