@@ -18,7 +18,7 @@ use precast_train::{
     report::{NOT_FAIR, RunReport, TrainingRun, all_runs_html, runs_html, runs_table_by, save_events},
 };
 #[cfg(unix)]
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     flag,
@@ -157,19 +157,23 @@ pub(super) fn say_line(note: &str) {
 pub(super) static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Lets signals set [`STOP`]: Ctrl-C, the end of a session, and what batch systems send some time before they kill a job.
-/// A second Ctrl-C ends the process at once.
+/// A second Ctrl-C or Ctrl-\ ends the process at once.
 pub(super) fn listen() {
     #[cfg(unix)]
-    const SIGNALS: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
+    const SIGNALS: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU];
+    #[cfg(unix)]
+    const AT_ONCE: [i32; 2] = [SIGINT, SIGQUIT];
     #[cfg(not(unix))]
     const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+    #[cfg(not(unix))]
+    const AT_ONCE: [i32; 1] = [SIGINT];
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let ignored = ignored();
         for signal in SIGNALS.into_iter().filter(|signal| ignored & 1 << (signal - 1) == 0) {
             // If no handler can be installed, the signal ends the process, and the last checkpoint remains.
-            if signal == SIGINT {
-                let _ = flag::register_conditional_shutdown(signal, 130, STOP.clone());
+            if AT_ONCE.contains(&signal) {
+                let _ = flag::register_conditional_shutdown(signal, 128 + signal, STOP.clone());
             }
             let _ = flag::register(signal, STOP.clone());
         }

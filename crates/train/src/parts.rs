@@ -409,7 +409,7 @@ impl RunFile {
             None => vec![("`test`", &data.test)],
         };
         let targets = targets.as_ref().unwrap_or(data.train.targets());
-        notes.extend(notes_on_copies(&data.train, targets, &parts)?);
+        notes.extend(notes_on_copies(&data.train, targets, &parts, self.data.stride())?);
         Ok(Read { data, held_out, shape, file, standardizations, notes })
     }
 }

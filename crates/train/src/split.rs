@@ -217,23 +217,73 @@ fn notes_on_shared(key: &str, met: &[String], other: &str, known: &[String]) -> 
 }
 
 /// Returns notes on examples of a part that are training examples as well, or validation examples: copies of the data, rows
-/// that repeat. `targets` are those of the training examples as read.
-pub(crate) fn notes_on_copies(train: &Dataset, targets: &Targets, parts: &[(&str, &Dataset)]) -> Result<Vec<String>> {
-    let Some(trained) = digests(train, targets)? else { return Ok(Vec::new()) };
-    let mut known = vec![("training", trained.into_iter().collect::<HashSet<u64>>())];
+/// that repeat. `targets` are those of the training examples as read. Windows of a text, of which `stride` is given, are
+/// found wherever they begin.
+pub(crate) fn notes_on_copies(
+    train: &Dataset,
+    targets: &Targets,
+    parts: &[(&str, &Dataset)],
+    stride: Option<usize>,
+) -> Result<Vec<String>> {
     let mut notes = Vec::new();
+    let mut note = |key: &str, part: &Dataset, count: usize, are: String| {
+        if count > 0 {
+            let words = format!("of its {} examples, {count} {are}", part.len());
+            notes.push(format!("{key}: {words}, so its score is not one of new examples alone"));
+        }
+    };
+    if let Some(stride) = stride {
+        let mut known = vec![("training", train)];
+        for (key, part) in parts {
+            for (other, text) in &known {
+                note(key, part, windows_in(text, stride, part), format!("are in the {other} text"));
+            }
+            known.push((key.trim_matches('`'), part));
+        }
+        return Ok(notes);
+    }
+    let Some(trained) = digests(train, targets)? else { return Ok(notes) };
+    let mut known = vec![("training", trained.into_iter().collect::<HashSet<u64>>())];
     for (key, part) in parts {
         let Some(digests) = digests(part, part.targets())? else { continue };
         for (other, known) in &known {
             let count = digests.iter().filter(|digest| known.contains(digest)).count();
-            let words = format!("of its {} examples, {count} have inputs and targets of a {other} example", part.len());
-            if count > 0 {
-                notes.push(format!("{key}: {words}, so its score is not one of new examples alone"));
-            }
+            note(key, part, count, format!("have inputs and targets of a {other} example"));
         }
         known.push((key.trim_matches('`'), digests.into_iter().collect()));
     }
     Ok(notes)
+}
+
+/// Returns the number of windows that occur in the text of other windows, by hashes that roll over it.
+fn windows_in(text: &Dataset, stride: usize, part: &Dataset) -> usize {
+    const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (Inputs::Indices(text), Inputs::Indices(windows), &[length]) = (text.inputs(), part.inputs(), text.shape())
+    else {
+        return 0;
+    };
+    let push = |hash: u64, token: i64| hash.wrapping_mul(BASE).wrapping_add(token as u64 + 1);
+    let mut wanted: HashMap<u64, usize> = HashMap::new();
+    for window in windows.chunks_exact(length) {
+        *wanted.entry(window.iter().fold(0, |hash, &token| push(hash, token))).or_default() += 1;
+    }
+    let last = text.len().saturating_sub(length);
+    let tokens = text
+        .chunks_exact(length)
+        .enumerate()
+        .flat_map(|(place, window)| &window[..if place * length == last { length } else { stride.min(length) }]);
+    let tokens: Vec<i64> = tokens.copied().collect();
+    // The weight of the token that leaves a window.
+    let first = (0..length).fold(1u64, |power, _| power.wrapping_mul(BASE));
+    let (mut hash, mut count) = (0, 0);
+    for (place, &token) in tokens.iter().enumerate() {
+        let leaving = place.checked_sub(length).map_or(0, |before| first.wrapping_mul(tokens[before] as u64 + 1));
+        hash = push(hash, token).wrapping_sub(leaving);
+        if place + 1 >= length {
+            count += wanted.remove(&hash).unwrap_or(0);
+        }
+    }
+    count
 }
 
 /// Most numbers that are looked at together.

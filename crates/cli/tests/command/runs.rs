@@ -356,7 +356,7 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
 #[cfg(target_os = "linux")]
 fn a_signal_ends_the_run_after_the_step_with_a_checkpoint() {
     let long = RUN.replace("epochs: 30", "epochs: 100000");
-    for signal in ["-INT", "-TERM", "-HUP", "-USR1", "-USR2", "-XCPU"] {
+    for signal in ["-INT", "-TERM", "-HUP", "-QUIT", "-ALRM", "-USR1", "-USR2", "-XCPU"] {
         let folder = folder(&format!("interrupted{signal}"), &long);
         let child = Started::new(command(&folder.0, &["train", "run.yaml", "--quiet"]), &folder);
         child.signal(signal);

@@ -147,6 +147,14 @@ impl Source {
         }
     }
 
+    /// Returns the number of tokens between the starts of two windows of a text.
+    pub(crate) fn stride(&self) -> Option<usize> {
+        match self {
+            Source::Text(text) => Some(text.stride.unwrap_or(text.length)),
+            _ => None,
+        }
+    }
+
     /// Returns the number of examples after each with which it shares places of the text.
     pub(crate) fn overlap(&self) -> usize {
         match self {

@@ -536,16 +536,23 @@ fn parts_of_training_examples_are_noted() {
     let letters = |from: usize| (from..from + 600).map(letter).collect::<String>();
     folder.write("text.txt", &letters(0));
     folder.write("same.txt", &letters(0));
+    folder.write("part.txt", &(letters(5000)[..40].to_string() + &letters(0)[203..303]));
     folder.write("new.txt", &letters(5000));
     let net = "version: 1\ninput: [16]\ninput_dtype: int64\nnet: {kind: Sequential, cells: [{kind: Embedding, vocab_size: 23, \
                embedding_size: 4}, {kind: Dense, in_features: 4, out_features: 23}]}";
-    let noted = |test: &str| {
-        let data = "data: {text: {file: text.txt, tokens: chars, length: 16, stride: 16}}, epochs: 1";
+    let noted = |test: &str, stride: usize| {
+        let data =
+            format!("data: {{text: {{file: text.txt, tokens: chars, length: 16, stride: {stride}}}}}, epochs: 1");
         let net = Model::parse(net, "m.yaml", 0).unwrap();
         let run = begin(&folder, net, &format!("{data}, test: {test}")).unwrap();
-        run.notes().iter().any(|note| note.contains("have inputs and targets of a training example"))
+        run.notes().iter().find(|note| note.contains("are in the training text")).cloned().unwrap_or_default()
     };
-    assert_eq!((noted("same.txt"), noted("new.txt")), (true, false));
+    for (stride, all) in [(16, 37), (5, 117)] {
+        assert!(noted("same.txt", stride).contains(&format!("of its {all} examples, {all} are")), "{stride}");
+        assert_eq!(noted("new.txt", stride), "");
+    }
+    // The windows of 16 that begin at 48, 64, 80, 96 and 112, at another place of the text.
+    assert!(noted("part.txt", 16).contains("of its 8 examples, 5 are"), "{}", noted("part.txt", 16));
 }
 
 /// Expected counts are those of the rows that were written.
