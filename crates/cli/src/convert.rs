@@ -9,7 +9,6 @@ use precast::{
     policy::Prefer,
     storage::stored::{ConvertOptions, Converted},
 };
-use precast_base::files;
 use precast_train::{
     is_onnx,
     report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by},
@@ -150,7 +149,7 @@ fn report<T>(args: &Args, model: &Read<T>, policy: &Read<Policy>, summary: &Summ
             ("left out", list(&converted.left_out)),
         ];
         let heads: Vec<_> = heads.into_iter().filter(|(_, text)| !text.is_empty()).collect();
-        files::replace(page, conversion_html(converted, &heads).as_bytes()).map_err(Failure::work)?;
+        outputs::write(page, &conversion_html(converted, &heads))?;
     }
     match args.format {
         Format::Json => print_json(&Report {

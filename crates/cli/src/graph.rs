@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use precast::{
     DType, Level, Policy,
+    catalogue::System,
     io::models::Model,
     plan::{Diff, Summary},
-    policy::PolicyFile,
+    policy::{GraphPolicy, Pack, PolicyFile},
 };
-use precast_base::{files, printable};
+use precast_base::printable;
 use precast_graph::{self as graph, Graph, GraphLevel, NodeDecision, Rewritten};
 use precast_train::{
     is_onnx,
@@ -96,7 +97,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let texts = texts.collect::<precast::Result<Vec<_>>>()?;
     made.print(args.format, &model, policy.as_ref())?;
     for ((_, file), text) in files.iter().zip(texts) {
-        files::replace(file, text.as_bytes()).map_err(Failure::work)?;
+        outputs::write(file, &text)?;
     }
     Ok(())
 }
@@ -164,12 +165,28 @@ struct DiffReport<'a> {
     casts: (usize, usize),
 }
 
+/// Refuses a policy with the ops of ONNX files: those of a network have other names.
+fn check_ops(policy: &GraphPolicy) -> Result {
+    let pack = policy.pack.as_deref().map(Pack::named).transpose()?;
+    match pack.filter(|pack| pack.system == Some(System::Onnx)) {
+        Some(pack) => Err(Failure::Usage(format!(
+            "the policy has the ops of ONNX files ({}), and this is a network of cells; `graph` or `graph-bf16` decides about \
+             the nodes of its graph, and a policy with a level, such as `o2`, about its cells",
+            pack.name
+        ))),
+        None => Ok(()),
+    }
+}
+
 impl Made {
     pub fn new(model: &mut Read<Model>, policy: Option<&PolicyFile>, batch: u32, train: bool) -> Result<Self> {
         let x = model.value.sample(&inputs::batch_shape(model, batch, "a graph")?);
         model.value.net.set_train(train);
         let policy = match policy {
-            Some(PolicyFile::Graph(policy)) => policy,
+            Some(PolicyFile::Graph(policy)) => {
+                check_ops(policy)?;
+                policy
+            }
             Some(PolicyFile::Cells(policy)) => {
                 model.value.net.set_train(true);
                 let plan = Predicting::of_batch(batch).plan(model, policy, false)?;

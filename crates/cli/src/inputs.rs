@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::File,
+    fs::{self, File},
     io::{self, IsTerminal, Read as _},
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -16,7 +16,7 @@ use precast::{
     policy::{PolicyFile, Prefer},
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
-use precast_base::{files, printable};
+use precast_base::{files, names::did_you_mean, printable};
 use precast_graph::onnx::{ImportOptions, OnnxModel, OnnxNetwork};
 use precast_train::data::call;
 use precast_train::is_onnx;
@@ -286,6 +286,16 @@ pub(super) fn speeds_here() -> Speeds {
     speeds
 }
 
+/// Returns the file of the same ending whose name is nearest to one that is not there.
+fn near(argument: &Path) -> String {
+    let folder = argument.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (Some(ending), Some(name)) = (argument.extension(), argument.file_name()) else { return String::new() };
+    let others = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let others = others.filter(|path| path.extension() == Some(ending) && path.is_file());
+    let names: Vec<String> = others.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+    did_you_mean(&name.to_string_lossy(), names.iter().map(|name| &name[..]))
+}
+
 /// Reads the file if there is one, otherwise the built-in model or policy of that name.
 fn read<T>(
     argument: &Path,
@@ -299,7 +309,7 @@ fn read<T>(
         let met = if folder {
             format!("`{}` is a folder", shown(argument))
         } else {
-            format!("there is no file `{}`", shown(argument))
+            format!("there is no file `{}`{}", shown(argument), near(argument))
         };
         named(&argument.to_string_lossy()).map_err(|error| Failure::Usage(format!("{met}, and {error}")))?
     } else {

@@ -7,7 +7,7 @@ use precast::{
     plan::Diff,
     policy::{GraphPolicy, Lists, PolicyFile},
 };
-use precast_base::{files, printable};
+use precast_base::printable;
 use precast_graph::{
     NodeDecision,
     onnx::{OnnxConvertOptions, OnnxConverted, OnnxModel, OnnxPlan, OnnxPlanOptions, OnnxRanges},
@@ -76,7 +76,7 @@ pub(super) fn graph(
     let drawings = [svg.map(|file| (file, plan.to_svg())), dot.map(|file| (file, plan.to_dot()))];
     show(&model, file, &plan, format)?;
     for (file, text) in drawings.into_iter().flatten() {
-        files::replace(file, text.as_bytes()).map_err(Failure::work)?;
+        outputs::write(file, &text)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use precast_base::files;
 use precast_graph::onnx::OnnxModel;
 use precast_train::is_onnx;
 
-use super::{Failure, Result, inputs::shown};
+use super::{Failure, Result, inputs::shown, progress};
 
 /// The destination of a command's output.
 #[derive(Debug, clap::Args)]
@@ -95,6 +95,13 @@ pub(super) fn check_free(outputs: &[(&str, Option<&Path>)], force: Force) -> Res
         }
         None => Ok(()),
     }
+}
+
+/// Writes a file beside what is printed, and says so on standard error.
+pub(super) fn write(file: &Path, text: &str) -> Result {
+    files::replace(file, text.as_bytes()).map_err(Failure::work)?;
+    progress::say(&format!("written: {}", shown(file)));
+    Ok(())
 }
 
 /// Returns whether a folder is that of a run.

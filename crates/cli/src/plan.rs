@@ -8,7 +8,7 @@ use precast::{
     plan::{Diff, Explanation},
     policy::PolicyFile,
 };
-use precast_base::{files, printable};
+use precast_base::printable;
 use precast_diagnose::Headroom;
 use precast_explorer::Inferred;
 use precast_train::{RunFile, headroom_of, is_onnx, report::plan_table_by};
@@ -19,7 +19,7 @@ use super::{
     inputs::{self, Predicting, Read, shown, word},
     network::{self, Network},
     onnx::{self, RangeArgs},
-    outputs::Page,
+    outputs::{self, Page},
     plan_page, print, print_json,
     run::say_line,
     summary,
@@ -244,7 +244,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
             print(format_args!("{}{}\n{table}", network.header(&[&policy], plan), plan.policy))
         }
     }?;
-    page.map_or(Ok(()), |(file, page)| files::replace(file, page.as_bytes()).map_err(Failure::work))
+    page.map_or(Ok(()), |(file, page)| outputs::write(file, &page))
 }
 
 /// Checks the file of `--html`, and that only it has two policies.
@@ -409,7 +409,7 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
         None => None,
     };
     print_diff(&networks[0], &policies, &plans[0].diff(&plans[1]), &plans[1], args.format)?;
-    page.map_or(Ok(()), |(file, page)| files::replace(file, page.as_bytes()).map_err(Failure::work))
+    page.map_or(Ok(()), |(file, page)| outputs::write(file, &page))
 }
 
 /// Prints the differences between the plans of two policies.

@@ -8,7 +8,6 @@ use precast::{
     io::models::Model,
     policy::{GraphPolicy, PolicyFile},
 };
-use precast_base::files;
 use precast_diagnose::Headroom;
 use precast_explorer::{About, NodesView, Note, View, of_cells, of_nodes};
 use precast_graph::NodeDecision;
@@ -17,6 +16,7 @@ use super::{
     Failure, Result,
     inputs::{Predicting, Read},
     network::Network,
+    outputs,
     summary::{Sizes, summary},
 };
 
@@ -58,7 +58,7 @@ pub(super) fn write_noted(file: &Path, model: &Read<Model>, name: String, policy
     let (sizes, trace) = (&model.value.net.summary(plan, None)?, &Trace::default());
     let about = About { model: model.to_string(), notes, ..About::default() };
     let page = of_cells(&about, &[View { name, policy, plan, sizes, trace }])?.page();
-    files::replace(file, page.as_bytes()).map_err(Failure::work)
+    outputs::write(file, &page)
 }
 
 /// Writes the page of decisions about the nodes of a graph, those of each policy.
@@ -76,7 +76,7 @@ pub(super) fn write_nodes(
         nodes,
     });
     let page = of_nodes(&About { model, ..About::default() }, &views.collect::<Vec<_>>())?.page();
-    files::replace(file, page.as_bytes()).map_err(Failure::work)
+    outputs::write(file, &page)
 }
 
 /// Applies a plan, and returns the sizes of the cells with a call, which has its casts. If the call fails, only the sizes

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use precast_base::{files, printable};
+use precast_base::printable;
 use precast_train::Loss;
 use precast_train::{
     Prediction, Predictor, RunFile,
@@ -104,7 +104,7 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
     }
     let text = joined(&columns);
     match &args.output.file {
-        Some(output) => files::replace(output, text.as_bytes()).map_err(Failure::work)?,
+        Some(output) => outputs::write(output, &text)?,
         None => print_as_it_is(text.trim_end())?,
     }
     let spoilt: Vec<usize> = (1..).zip(&predictions).filter(|(_, said)| !said.is_finite()).map(|(i, _)| i).collect();

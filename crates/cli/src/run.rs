@@ -450,7 +450,7 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
             [one] => runs_html(one, &[])?,
             all => all_runs_html(all)?,
         };
-        files::replace(html, page.as_bytes()).map_err(Failure::work)?;
+        outputs::write(html, &page)?;
     }
     if let Some(to) = &args.tensorboard {
         for folder in &folders {

@@ -144,7 +144,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         }
     }
     if let Some(svg) = &args.svg {
-        files::replace(svg, tune_chart(&found)?.as_bytes()).map_err(Failure::work)?;
+        outputs::write(svg, &tune_chart(&found)?)?;
     }
     if let Some(page) = &args.html {
         undo(&mut net);

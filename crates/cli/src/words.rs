@@ -53,7 +53,12 @@ fn of_subcommand(word: &str, command: &Command) -> Option<String> {
 }
 
 fn of_flag(flag: &str, command: &Command, args: &[OsString]) -> Option<String> {
-    let word = flag.strip_prefix("--")?.split('=').next()?.replace('-', "_");
+    let subcommand = args.iter().find_map(|arg| command.find_subcommand(arg));
+    let Some(word) = flag.strip_prefix("--") else {
+        let writes = subcommand?.get_arguments().any(|arg| arg.get_long() == Some("output"));
+        return (writes && !flag.starts_with('-')).then(|| format!("`--output {flag}` writes a file"));
+    };
+    let word = word.split('=').next()?.replace('-', "_");
     match word.as_str() {
         "model" | "net" | "config" | "file" | "run" => {
             return Some("models and run files are named without a flag: `{program} train run.yaml`".into());
@@ -66,8 +71,7 @@ fn of_flag(flag: &str, command: &Command, args: &[OsString]) -> Option<String> {
         }
         _ => {}
     }
-    let subcommand =
-        args.iter().find_map(|arg| command.find_subcommand(arg)).filter(|one| one.get_name() == "train")?;
+    let subcommand = subcommand.filter(|one| one.get_name() == "train")?;
     let key = RunFile::key_like(&word)?;
     let same = key.replace('_', "-");
     if subcommand.get_arguments().any(|arg| arg.get_long() == Some(&same)) {

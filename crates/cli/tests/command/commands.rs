@@ -139,6 +139,9 @@ fn wrong_use_is_refused_and_changes_nothing() {
     let dtype = policy("dtype.yaml", "level: O2\ndtype: float64\n");
     let nothing = policy("nothing.yaml", "level: O2\ndtype: float16\nrules: [{ path: head, run: float32 }]\n");
     let model = folder.write("model.yaml", "version: 1\nnet: {kind: Dens, in_features: 1, out_features: 1}\n");
+    let near = model.replace("model", "modle");
+    let unsaid = "level: O2\ndtype: float16\nrules: [{ kind: Dense, run: float32, because: \" \" }]\n";
+    let unsaid = policy("unsaid.yaml", unsaid);
     let torch = folder.write("torch.yaml", "version: 1\nnet: {kind: Linear, in_features: 1, out_features: 1}\n");
     let narrow =
         folder.write("narrow.yaml", "version: 1\ninput: [64]\nnet: {kind: Dense, in_features: 64, out_features: 3}\n");
@@ -152,6 +155,12 @@ fn wrong_use_is_refused_and_changes_nothing() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["plan", "lent5", "-p", "o2"], &["there is no file `lent5`", "did you mean `lenet5`?"]),
         (&["plan", "none.yaml", "-p", "o2"], &["there is no file `none.yaml`", "lenet5_bn"]),
+        (&["plan", &near, "-p", "o2"], &["modle.yaml` (did you mean `model.yaml`?)"]),
+        (
+            &["plan", "lenet5", "-p", "onnx"],
+            &["the policy has the ops of ONNX files (onnx-1)", "`graph` or `graph-bf16`"],
+        ),
+        (&["plan", "lenet5", "-p", &unsaid], &["unsaid.yaml:4:47: `because` is empty"]),
         (&["plan", "lenet5", "-p", "O2"], &["no policy is called `O2` (did you mean `o2`?)"]),
         (&["plan", "lenet5", "-p", &level], &["level.yaml:2:8: unknown level `O7`", "O0, O1, O2, O3"]),
         (&["plan", "lenet5", "-p", &dtype], &["dtype.yaml:3:8: ", "float64", "float16 or bfloat16"]),

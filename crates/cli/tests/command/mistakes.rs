@@ -422,6 +422,7 @@ fn subcommands_and_flags_of_other_tools_name_ours() {
         (&["fit", "run.yaml"][..], "tip: `precast train run.yaml` does this"),
         (&["resume", "runs/o2"], "tip: `precast train --resume runs/NAME` does this"),
         (&["Evaluate", "runs/o2"], "tip: `precast predict runs/NAME FILE --score` does this"),
+        (&["init", "lenet5", "my.yaml"], "tip: `--output my.yaml` writes a file"),
         (&["train", "run.yaml", "--max-grad-norm", "1"], "tip: `clip` is a key of run files"),
         (&["train", "run.yaml", "--memory=1GiB"], "tip: `memory` is a key of run files"),
         (&["train", "run.yaml", "--learning-rate", "1"], "tip: `--lr` does this"),

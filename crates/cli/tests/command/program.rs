@@ -32,13 +32,15 @@ pub fn precast(args: &[&str]) -> Output {
     precast_in(root(), args)
 }
 
-/// Returns standard error without the lines of epochs.
+/// Returns standard error without the lines of epochs and those that name the files that were written.
 pub fn messages(stderr: Vec<u8>) -> String {
     let stderr = String::from_utf8(stderr).unwrap();
-    stderr.split_inclusive('\n').filter(|line| !line.contains(": epoch ") || !line.contains(", loss ")).collect()
+    let is_progress =
+        |line: &str| line.contains(": epoch ") && line.contains(", loss ") || line.starts_with("written: ");
+    stderr.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
 }
 
-/// Returns standard output of a run that must succeed with nothing but lines of epochs on standard error.
+/// Returns standard output of a run that must succeed with nothing but such lines on standard error.
 pub fn text(output: Output) -> String {
     let stderr = messages(output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);

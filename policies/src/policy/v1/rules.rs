@@ -41,7 +41,7 @@ pub(super) struct RuleV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after_stall: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    because: Option<String>,
+    because: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expect: Option<At<usize>>,
 }
@@ -62,7 +62,7 @@ impl RuleV1 {
             ("kept", self.kept.as_ref().map(|kept| kept.value.clone())),
             ("until", self.until.as_ref().map(|until| format!("{{ step: {} }}", until.value.step.value))),
             ("after_stall", self.after_stall.as_ref().map(|word| word.value.clone())),
-            ("because", self.because.as_deref().map(quoted)),
+            ("because", text(&self.because)),
             ("expect", self.expect.as_ref().map(|expect| expect.value.to_string())),
         ];
         entries.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
@@ -227,7 +227,10 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
             "`expect: 0`, but a rule must match something; allowed: a whole number of at least 1",
         );
     }
-    let expect = expect.map(|expect| expect.value);
+    if let Some(because) = because.as_ref().filter(|because| because.value.trim().is_empty()) {
+        return fail(because.place, "`because` is empty; expected a reason, or a rule without the key");
+    }
+    let (because, expect) = (because.map(|because| because.value), expect.map(|expect| expect.value));
     let (until, raise_after_stall) = (until.map(|until| until.value.step.value), after_stall.is_some());
     let origin = Origin::at(source, written.place);
     Ok(Rule {
@@ -270,7 +273,7 @@ pub(super) fn written(rule: &Rule, of_nodes: bool) -> RuleV1 {
         kept: rule.kept.map(|kept| placeless(kept.to_string())),
         until: rule.until.map(|step| placeless(UntilV1 { step: placeless(step) })),
         after_stall: rule.raise_after_stall.then(|| placeless(RAISE.into())),
-        because: rule.because.clone(),
+        because: rule.because.clone().map(placeless),
         expect: rule.expect.map(placeless),
     }
 }
