@@ -118,9 +118,9 @@ fn check(policy: &engine::Policy) -> Result<(), Error> {
         Rule { run: Some(RunAs::LowForward), .. } => Some(
             "asks for gradients of weights in float32, which torch does not compute from low products; use `low` or `float32`",
         ),
-        Rule { operands: Some(of), .. } if of.recipe().is_some() => {
-            Some("quantizes operands of products, which networks of precast rehearse; leave it out here, or write `operands: none`, and quantize by torchao")
-        }
+        Rule { operands: Some(of), .. } if of.recipe().is_some() => Some(
+            "quantizes operands of products, which networks of precast rehearse; leave it out here, or write `operands: none`, and quantize by torchao",
+        ),
         Rule { kept: Some(kept), .. } if kept.format().is_some() => {
             Some("keeps activations in 8 bits, which networks of precast do; `checkpoint: true` saves memory in torch")
         }

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ndarray::Array1;
-use precast::{DType};
+use precast::DType;
 use precast_kernels::bench;
 
 use crate::{
