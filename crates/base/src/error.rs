@@ -241,6 +241,16 @@ impl Error {
         outer
     }
 
+    /// Adds words to the end of the message, such as a remedy.
+    pub fn ending(mut self, words: impl fmt::Display) -> Self {
+        let mut link = &mut self.0;
+        while let Some(Error(cause)) = &mut link.cause {
+            link = cause;
+        }
+        link.message += &printable_lines(&words.to_string());
+        self
+    }
+
     /// Names the file of the error. A file that is named already is one of the cause.
     pub fn in_file(self, file: impl fmt::Display) -> Self {
         self.located(Location { file: file.to_string(), line: None, column: None })

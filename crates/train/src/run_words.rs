@@ -126,7 +126,6 @@ impl Document for RunV1 {
             "kind" | "cells" | "layers" | "input" if has("onnx") => {
                 "a network is a file of its own: `model: net.yaml`; `precast show cells` shows the kinds"
             }
-            "encoding" if has("delimiter") => "a table is text in UTF-8",
             "dtype" if has("delimiter") => "`as: classes` or `as: numbers` is the kind of targets",
             "file" | "target" if has("csv") => {
                 "the kind of the data comes first: `csv: {file: iris.csv, target: species}`"

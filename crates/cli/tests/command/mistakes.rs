@@ -226,7 +226,6 @@ fn keys_of_other_tools_are_told_by_their_names_here() {
             ("batch_size", "`batch` is a key of the run, next to `model` and `data`)"),
             ("test", "`test` is a key of the run, next to `model` and `data`)"),
             ("shuffle", "the training examples are shuffled anew"),
-            ("encoding", "a table is text in UTF-8)"),
             ("dtype", "`as: classes` or `as: numbers` is the kind of targets)"),
         ],
     );

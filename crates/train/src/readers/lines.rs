@@ -17,18 +17,12 @@ pub(super) fn end_of(text: &str) -> (usize, usize) {
 
 /// Returns the error for a text that is not UTF-8 from some bytes on.
 pub(super) fn not_utf8(bytes: &[u8]) -> Error {
-    let (met, from) = match bytes {
-        [0xff, 0xfe, 0, 0, ..] => ("a mark of UTF-32", "UTF-32"),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("a mark of UTF-16", "UTF-16"),
-        _ => {
-            let met = bytes.first().copied().unwrap_or_default();
-            let others = "or `-f CP932` (Japanese), `-f GB18030` (Chinese), `-f WINDOWS-1251` (Cyrillic)";
-            return Error::data(format!(
-                "the byte 0x{met:02x} is not UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` may convert the file, {others}"
-            ));
-        }
-    };
-    Error::data(format!("{met} is not UTF-8; `iconv -f {from} -t UTF-8` may convert the file"))
+    if bytes.starts_with(&[0xff, 0xfe, 0, 0]) {
+        return Error::data("a mark of UTF-32 is not UTF-8; `iconv -f UTF-32 -t UTF-8` may convert the file");
+    }
+    let met = bytes.first().copied().unwrap_or_default();
+    let others = "windows-1252, windows-1251 (Cyrillic), shift_jis (Japanese), gb18030 (Chinese)";
+    Error::data(format!("the byte 0x{met:02x} is not UTF-8; `encoding` names that of the file, such as {others}"))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | [`Addition`] | sums in digits, made up |
 
 mod addition;
+mod charset;
 mod class_names;
 mod csv;
 pub(crate) mod gzip;

@@ -12,10 +12,7 @@ use precast::{
 use precast_base::{files, formats::Reader, printable};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    MOST_BYTES, MOST_TOKENS, check_format,
-    lines::{end_of, not_utf8},
-};
+use super::{MOST_BYTES, MOST_TOKENS, charset, check_format, lines::end_of};
 use crate::data::{Dataset, Inputs, Targets};
 
 /// A text cut into windows of tokens: inputs are i64 `[length]`, and the target at each position is the next token.
@@ -34,6 +31,9 @@ pub struct Text {
     /// `split: in_order`.
     #[option(default = None, shown = "the length of an example", at_least = 1)]
     pub stride: Option<usize>,
+    /// Encoding of the file, by its name in the Encoding Standard, for tokens that are characters.
+    #[option(default = None, shown = "UTF-8, or UTF-16 if the file begins so", left_out)]
+    pub encoding: Option<String>,
     /// All characters that may occur, in the order of their indices, for tokens that are characters.
     #[option(default = None, shown = "those in the file, sorted")]
     pub characters: Option<String>,
@@ -106,8 +106,8 @@ impl Text {
     /// # Errors
     /// [`ErrorKind::Value`](precast::ErrorKind::Value) for a length or a stride of 0, or a duplicate given character,
     /// [`ErrorKind::Data`](precast::ErrorKind::Data) when the text is shorter than an example and one token; when all
-    /// examples have more than 2^27 tokens; and, for tokens that are characters, with file, line and column for invalid
-    /// UTF-8 or an unknown character.
+    /// examples have more than 2^27 tokens; and, for tokens that are characters, with file, line and column for bytes that are
+    /// not in the [`encoding`](Text::encoding), or an unknown character.
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         let (tokens, vocabulary) = self.tokens_of(bytes)?;
         if tokens.len() <= self.length {
@@ -161,16 +161,13 @@ impl Text {
     fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
         self.check()?;
         let origin = self.origin();
-        check_format(bytes, Reader::Text, &origin)?;
         if self.tokens == Tokens::Bytes {
+            check_format(bytes, Reader::Text, &origin)?;
             return Ok((bytes.iter().map(|&byte| byte.into()).collect(), Vocabulary::Bytes));
         }
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            let (line, column) = end_of(&before);
-            not_utf8(&bytes[error.valid_up_to()..]).at(&origin, line, column)
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = charset::text(bytes, self.encoding.as_deref(), &origin)?;
+        check_format(text.as_bytes(), Reader::Text, &origin)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let found = || text.chars().collect::<BTreeSet<char>>().into_iter().collect();
         let vocabulary = Vocabulary::Chars(self.characters.clone().unwrap_or_else(found));
         Ok((vocabulary.indices(text, Some(&origin))?, vocabulary))

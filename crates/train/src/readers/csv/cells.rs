@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Words that often mark an empty cell; pandas reads them so.
-const MARKS: [&str; 9] = ["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?", "-"];
+pub(super) const MARKS: [&str; 11] = ["NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-"];
 
 /// Returns whether a cell has an error of a spreadsheet: `#N/A`, which is `#NV` in German, `#DIV/0!`, `#NAME?`, `Err:502`.
 pub(super) fn is_error(cell: &str) -> bool {

@@ -6,6 +6,7 @@ mod first_row;
 mod header;
 mod kept;
 mod number_format;
+mod proposal;
 mod stored;
 mod table;
 mod targets;
@@ -91,6 +92,13 @@ pub struct Csv {
     /// Names of the classes in the order of their indices.
     #[option(default, shown = "those in the file, sorted", left_out)]
     pub class_names: Vec<String>,
+    /// Encoding of the text, by its name in the Encoding Standard: `windows-1251`, `shift_jis`.
+    #[option(
+        default = None,
+        shown = "UTF-8, or UTF-16 if the text begins so; a text that is neither is read as windows-1252, with a note",
+        left_out
+    )]
+    pub encoding: Option<String>,
     /// Field separator, an ASCII character.
     #[option(default = ',', shown = "a comma")]
     pub delimiter: char,
@@ -149,8 +157,8 @@ impl Csv {
     /// empty cell unless [`empty`](Csv::empty) replaces it, a cell that is not a finite f32 number where one is expected, a class not among the
     /// [`class_names`](Csv::class_names), targets that look like numbers with a decimal comma or with thousands, two
     /// columns with the same name, an input without a name, a header that looks like a row of numbers and is never
-    /// referred to by name, a column that is missing or has two uses, and a file that is empty, not UTF-8 or
-    /// decompresses to more than 1 GiB; [`ErrorKind::Value`](precast::ErrorKind::Value) for an invalid delimiter or
+    /// referred to by name, a column that is missing or has two uses, and a file that is empty, not in its
+    /// [`encoding`](Csv::encoding), or decompresses to more than 1 GiB; [`ErrorKind::Value`](precast::ErrorKind::Value) for an unknown encoding, an invalid delimiter or
     /// separator in numbers, and classes in several columns.
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         self.dataset(bytes, true)
@@ -205,7 +213,13 @@ impl Csv {
     fn dataset_of(&self, bytes: &[u8], limit: usize, with_targets: bool) -> Result<Dataset> {
         let origin = self.origin();
         let bytes = unpacked(bytes, limit).map_err(|error| error.in_file(&origin))?;
-        let table = Table::of(self, &origin, &bytes)?;
+        let read = self.dataset_read(&bytes, with_targets);
+        read.map_err(|error| if with_targets { self.with_proposal(error, Some(&bytes)) } else { error })
+    }
+
+    fn dataset_read(&self, bytes: &[u8], with_targets: bool) -> Result<Dataset> {
+        let origin = self.origin();
+        let table = Table::of(self, &origin, bytes)?;
         let uses = table.uses(self, with_targets)?;
         let (inputs, inputs_wide, mut notes) = if self.is_encoded() {
             let (cells, notes) = table.cells(self, &uses.inputs)?;
@@ -215,7 +229,7 @@ impl Csv {
             (Inputs::Numbers(values), wide, notes)
         };
         let found = table.targets(self, if with_targets { &uses.targets } else { &[] })?;
-        notes.extend(found.notes);
+        notes.extend(found.notes.into_iter().chain(table.note.clone()));
         let data = Dataset::of(inputs, &[uses.inputs.len()], found.targets)?
             .with_class_names(found.class_names)?
             .with_input_names(table.names(&uses.inputs));

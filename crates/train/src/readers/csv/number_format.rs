@@ -130,7 +130,22 @@ impl NumberFormat {
         found
     }
 
-    fn differences(self, other: NumberFormat) -> usize {
+    /// Returns all formats.
+    pub fn all() -> Vec<NumberFormat> {
+        let thousands = || [None].into_iter().chain(THOUSANDS.map(|(met, _)| Some(met)));
+        let of = |decimal: char| {
+            let of = move |thousands| NumberFormat { decimal, thousands };
+            thousands().filter(move |met| *met != Some(decimal)).map(of)
+        };
+        ['.', ','].into_iter().flat_map(of).collect()
+    }
+
+    /// Returns the decimal and the thousands separator.
+    pub fn separators(self) -> (char, Option<char>) {
+        (self.decimal, self.thousands)
+    }
+
+    pub fn differences(self, other: NumberFormat) -> usize {
         usize::from(self.decimal != other.decimal) + usize::from(self.thousands != other.thousands)
     }
 

@@ -39,11 +39,17 @@ struct StoredTable {
 impl Csv {
     /// Reads the examples into a temporary file of numbers, from which they are read when they are needed.
     pub(super) fn stored(&self, with_targets: bool) -> Result<Dataset> {
+        let read = self.stored_read(with_targets);
+        read.map_err(|error| if with_targets { self.with_proposal(error, None) } else { error })
+    }
+
+    pub(super) fn stored_read(&self, with_targets: bool) -> Result<Dataset> {
         let origin = self.origin();
         let table = Table::of_file(self, &origin)?;
         let uses = table.uses(self, with_targets)?;
         let (inputs, len) = table.stored(self, &uses.inputs)?;
-        let found = table.targets(self, if with_targets { &uses.targets } else { &[] })?;
+        let mut found = table.targets(self, if with_targets { &uses.targets } else { &[] })?;
+        found.notes.extend(table.note.clone());
         let data = Dataset::stored(len, found.targets, move |places| inputs.read(places))?
             .with_class_names(found.class_names)?
             .with_input_names(table.names(&uses.inputs));

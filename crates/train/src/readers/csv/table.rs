@@ -22,12 +22,14 @@ use crate::{
 pub(super) struct Table<'a> {
     origin: &'a str,
     text: Text<'a>,
+    /// A note on its encoding.
+    pub(super) note: Option<String>,
     delimiter: u8,
     pub(super) format: NumberFormat,
     /// Names of the columns, if there is a header.
     pub(super) header: Option<Header>,
     /// Number of columns of each row.
-    width: usize,
+    pub(super) width: usize,
 }
 
 /// Columns to read, counted from 0.
@@ -45,29 +47,41 @@ pub(super) struct Row {
 /// Hint for a row that begins with `#`.
 const COMMENT: &str = "; the line begins with `#`, and a table has no comments: remove it";
 
+fn separator_in(name: &str) -> Option<char> {
+    [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met))
+}
+
 fn fields(count: usize) -> String {
     if count == 1 { "1 field".into() } else { format!("{count} fields") }
 }
 
 impl<'a> Table<'a> {
     pub fn of(csv: &Csv, origin: &'a str, bytes: &'a [u8]) -> Result<Self> {
-        Table::of_text(csv, origin, Text::of(bytes, origin))
+        Table::of_text(csv, origin, Text::of(bytes, csv.encoding.as_deref(), origin))
     }
 
     /// Reads a table from its file again for each pass over its rows.
     pub fn of_file(csv: &'a Csv, origin: &'a str) -> Result<Self> {
-        Table::of_text(csv, origin, Text::of_file(&csv.file, origin))
+        Table::of_text(csv, origin, Text::of_file(&csv.file, csv.encoding.as_deref(), origin))
     }
 
-    fn of_text(csv: &Csv, origin: &'a str, text: Result<Text<'a>>) -> Result<Self> {
+    /// Reads a table from bytes, or from its file.
+    pub fn of_either(csv: &'a Csv, origin: &'a str, bytes: Option<&'a [u8]>) -> Result<Self> {
+        match bytes {
+            Some(bytes) => Table::of(csv, origin, bytes),
+            None => Table::of_file(csv, origin),
+        }
+    }
+
+    fn of_text(csv: &Csv, origin: &'a str, text: Result<(Text<'a>, Option<String>)>) -> Result<Self> {
         let delimiter = u8::try_from(csv.delimiter).ok().filter(|c| c.is_ascii() && !b"\"\r\n".contains(c));
         let delimiter = delimiter.ok_or_else(|| {
             let met = csv.delimiter.escape_debug();
             Error::value(format!("the delimiter `{met}`; allowed: characters of ASCII but quotes and line ends"))
         })?;
         let format = NumberFormat::new(csv.decimal, csv.thousands)?;
-        let text = text?;
-        let mut table = Table { origin, text, delimiter, format, header: None, width: 0 };
+        let (text, note) = text?;
+        let mut table = Table { origin, text, note, delimiter, format, header: None, width: 0 };
         let Some(first) = table.all_rows().next().transpose()? else {
             return Err(Error::data("the file is empty").in_file(origin));
         };
@@ -163,8 +177,16 @@ impl<'a> Table<'a> {
         if names.len() > 1 {
             return String::new();
         }
-        let Some(met) = [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met)) else { return String::new() };
+        let Some(met) = separator_in(name) else { return String::new() };
         format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
+    }
+
+    /// Returns the delimiter that makes several columns of a header with one.
+    pub fn other_delimiter(&self) -> Option<char> {
+        match self.header.as_ref().map(Header::names) {
+            Some([name]) => separator_in(name),
+            _ => None,
+        }
     }
 
     /// Formats a column with its name, for display.

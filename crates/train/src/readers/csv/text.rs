@@ -1,27 +1,32 @@
 //! The text of a table: in memory, or in its file.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, Read},
     path::Path,
 };
 
-use precast::error::{Error, Result};
-use precast_base::formats::Reader;
+use encoding_rs::{Encoding, UTF_8};
+use encoding_rs_io::DecodeReaderBytesBuilder;
+use precast::error::{Error, ErrorKind, Result};
+use precast_base::formats::{FIRST, Reader};
 
 use crate::readers::{
-    check_format,
+    charset, check_format,
     gzip::unpacking,
     lines::{line_behind, not_utf8},
 };
 
-/// Text in UTF-8.
+/// A text.
 pub(super) enum Text<'a> {
-    Memory(&'a str),
+    Memory(Cow<'a, str>),
     /// A file, perhaps packed, which is read anew for each pass; its text after a mark of the byte order.
     File {
         path: &'a Path,
         mark: usize,
+        /// Its encoding, if it is not UTF-8.
+        encoding: Option<&'static Encoding>,
     },
 }
 
@@ -32,22 +37,95 @@ const MARK: &str = "\u{feff}";
 const PART: usize = 1 << 16;
 
 impl<'a> Text<'a> {
-    /// Checks that bytes are a text; `origin` names them in errors.
-    pub fn of(bytes: &'a [u8], origin: &str) -> Result<Self> {
-        check_format(bytes, Reader::Table, origin)?;
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let (before, rest) = bytes.split_at(error.valid_up_to());
-            not_utf8(rest).at(origin, line_behind(before), None)
-        })?;
-        Ok(Text::Memory(text.strip_prefix(MARK).unwrap_or(text)))
+    /// Decodes bytes, and returns the text with a note if its encoding was guessed; `origin` names it in errors.
+    pub fn of(bytes: &'a [u8], named: Option<&str>, origin: &str) -> Result<(Self, Option<String>)> {
+        let is_plain = named.is_none() && charset::shown_by(bytes).is_none();
+        if is_plain {
+            check_format(bytes, Reader::Table, origin)?;
+        }
+        let mut is_guessed = false;
+        let text = match std::str::from_utf8(bytes) {
+            Err(error) if is_plain => {
+                is_guessed = charset::may_be_guessed(bytes);
+                if !is_guessed {
+                    let (before, rest) = bytes.split_at(error.valid_up_to());
+                    return Err(not_utf8(rest).at(origin, line_behind(before), None));
+                }
+                charset::GUESS.decode_without_bom_handling(bytes).0
+            }
+            _ => charset::text(bytes, named, origin)?,
+        };
+        check_format(text.as_bytes(), Reader::Table, origin)?;
+        let text = match text {
+            Cow::Borrowed(text) => text.strip_prefix(MARK).unwrap_or(text).into(),
+            text => text,
+        };
+        Ok((Text::Memory(text), is_guessed.then(|| charset::note(origin))))
     }
 
-    /// Checks that a file is a text.
-    pub fn of_file(path: &'a Path, origin: &str) -> Result<Self> {
+    /// Checks that a file is a text, as [`of`](Text::of) does.
+    pub fn of_file(path: &'a Path, named: Option<&str>, origin: &str) -> Result<(Self, Option<String>)> {
+        let named = named.map(charset::named).transpose()?;
+        let mut start = Vec::new();
+        let whole = Text::File { path, mark: 0, encoding: None };
+        whole.open()?.take(FIRST as u64).read_to_end(&mut start).map_err(|error| Error::io(path, &error))?;
+        if let Some(encoding) = named.or_else(|| charset::shown_by(&start)).filter(|encoding| *encoding != UTF_8) {
+            return Ok((Text::checked(path, encoding, origin)?, None));
+        }
+        match Text::of_utf8(path, origin) {
+            Err(error) if named.is_none() && error.kind() == ErrorKind::Data && whole.may_be_guessed()? => {
+                let text = Text::File { path, mark: 0, encoding: Some(charset::GUESS) };
+                Ok((text, Some(charset::note(origin))))
+            }
+            read => read.map(|text| (text, None)),
+        }
+    }
+
+    fn may_be_guessed(&self) -> Result<bool> {
+        let (mut text, mut part) = (self.open()?, Vec::new());
+        loop {
+            // A character of UTF-8 is not divided.
+            let kept = part.len().min(3);
+            part.drain(..part.len() - kept);
+            let read = text.by_ref().take(PART as u64).read_to_end(&mut part);
+            match read.map_err(|error| Error::data(format!("the text cannot be read: {error}")))? {
+                0 => return Ok(true),
+                _ if !charset::may_be_guessed(&part) => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+
+    /// Checks that a file has an encoding.
+    fn checked(path: &'a Path, encoding: &'static Encoding, origin: &str) -> Result<Self> {
+        let text = Text::File { path, mark: 0, encoding: Some(encoding) };
+        // The last bytes of a part may begin the character that replaces what has no meaning.
+        let (mut read, mut part, mut line) = (text.open()?, Vec::new(), 1);
+        loop {
+            let kept = part.len();
+            read.by_ref().take(PART as u64).read_to_end(&mut part).map_err(|error| Error::io(path, &error))?;
+            if line == 1 && kept == 0 {
+                check_format(&part, Reader::Table, origin)?;
+            }
+            if let Some(at) = part.windows(3).position(|bytes| bytes == "\u{fffd}".as_bytes()) {
+                return Err(charset::unfit(encoding).at(origin, line + line_behind(&part[..at]) - 1, None));
+            }
+            if part.len() == kept {
+                drop(read);
+                return Ok(text);
+            }
+            let done = part.len().saturating_sub(2);
+            line += line_behind(&part[..done]) - 1;
+            part.drain(..done);
+        }
+    }
+
+    /// Checks that a file is UTF-8.
+    fn of_utf8(path: &'a Path, origin: &str) -> Result<Self> {
         let (mut line, mut mark) = (1, None);
         // The last bytes of a part, which may be the beginning of a character or of the end of a line.
         let mut rest = Vec::new();
-        let whole = Text::File { path, mark: 0 };
+        let whole = Text::File { path, mark: 0, encoding: None };
         let mut text = whole.open()?;
         loop {
             let (before, is_start) = (rest.len(), mark.is_none());
@@ -66,7 +144,7 @@ impl<'a> Text<'a> {
                 }
             };
             if is_end {
-                return Ok(Text::File { path, mark: mark.unwrap_or_default() });
+                return Ok(Text::File { path, mark: mark.unwrap_or_default(), encoding: None });
             }
             let whole = if rest[..valid].ends_with(b"\r") { valid - 1 } else { valid };
             line += line_behind(&rest[..whole]) - 1;
@@ -78,9 +156,14 @@ impl<'a> Text<'a> {
     pub fn open(&self) -> Result<Box<dyn Read + '_>> {
         match self {
             Text::Memory(text) => Ok(Box::new(text.as_bytes())),
-            Text::File { path, mark } => {
-                let open = || -> io::Result<_> {
+            Text::File { path, mark, encoding } => {
+                let open = || -> io::Result<Box<dyn Read>> {
                     let mut text = unpacking(File::open(path)?)?;
+                    if let Some(encoding) = encoding {
+                        let decoder =
+                            DecodeReaderBytesBuilder::new().encoding(Some(encoding)).strip_bom(true).build(text);
+                        return Ok(Box::new(decoder));
+                    }
                     text.read_exact(&mut vec![0; *mark])?;
                     Ok(text)
                 };

@@ -1,10 +1,13 @@
 //! Table formats of other programs and countries.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
-use precast_train::data::{Csv, Dataset, Targets};
+use precast_train::data::{Csv, Dataset, Empty, Targets};
 
-use crate::readers::{inputs, targets};
+use crate::readers::{Folder, inputs, targets};
 
 fn parse(csv: Csv, text: &str) -> Dataset {
     csv.parse(text.as_bytes()).unwrap()
@@ -167,4 +170,74 @@ fn wide_tables_and_long_ones_take_linear_time() {
     assert_eq!(parse(file().target("y"), &format!("a,b,y\n{rows}")).len(), columns);
     let long = begun.elapsed();
     assert!(wide < Duration::from_secs(40) && long < Duration::from_secs(20), "{wide:?} {long:?}");
+}
+
+/// Bytes are those of `encode` of Python. A file that is not held in memory has the same numbers and notes.
+#[test]
+fn texts_in_other_encodings_are_read() {
+    let folder = Folder::new("encodings");
+    let read = |bytes: &[u8], csv: &dyn Fn(Csv) -> Csv| {
+        fs::write(folder.at("t.csv"), bytes).unwrap();
+        let csv = csv(Csv::new(folder.at("t.csv")).target("y").classes());
+        let data = csv.read().unwrap();
+        let stored = csv.read_within(1).unwrap();
+        let notes = data.notes().to_vec();
+        assert_eq!((stored.class_names(), stored.input_names()), (data.class_names(), data.input_names()));
+        assert_eq!(stored.notes(), notes);
+        assert_eq!(stored.try_batches(9).unwrap().next().unwrap().unwrap().x.to_f64(), [1.0, 2.0]);
+        (
+            data.input_names().to_vec(),
+            data.class_names().to_vec(),
+            notes.into_iter().filter(|note| note.contains("UTF-8")).count(),
+        )
+    };
+    let names = |input: &str, classes: [&str; 2], notes: usize| {
+        (vec![input.to_string()], classes.map(String::from).to_vec(), notes)
+    };
+    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let plain = |csv: Csv| csv;
+    let german = names("L\u{e4}nge", ["gro\u{df}", "klein"], 0);
+    let text = "L\u{e4}nge,y\n1,klein\n2,gro\u{df}\n";
+    assert_eq!(read(text.as_bytes(), &plain), german);
+    assert_eq!(read(format!("\u{feff}{text}").as_bytes(), &plain), german);
+    assert_eq!(read(&utf16(&format!("\u{feff}{text}")), &plain), german);
+    let guessed = read(b"L\xe4nge,y\n1,klein\n2,gro\xdf\n", &plain);
+    assert_eq!(guessed, names("L\u{e4}nge", ["gro\u{df}", "klein"], 1));
+    assert_eq!(read(b"L\xe4nge,y\n1,klein\n2,gro\xdf\n", &|csv| csv.encoding("latin1".to_string())), german);
+    let russian =
+        read(b"\xf6\xe5\xed\xe0,y\n1,\xe4\xe0\n2,\xed\xe5\xf2\n", &|csv| csv.encoding("windows-1251".to_string()));
+    assert_eq!(russian, names("\u{446}\u{435}\u{43d}\u{430}", ["\u{434}\u{430}", "\u{43d}\u{435}\u{442}"], 0));
+    let japanese = read(b"\x89\xbf\x8ai,y\n1,\x82\xcd\x82\xa2\n2,\x94\xdb\n", &|csv| csv.encoding("cp932".to_string()));
+    assert_eq!(japanese, names("\u{4fa1}\u{683c}", ["\u{306f}\u{3044}", "\u{5426}"], 0));
+}
+
+/// All that a table needs is in one message, and reads it.
+#[test]
+fn keys_for_a_whole_table_are_proposed() {
+    let rows = |row: &dyn Fn(usize) -> String| (0..30).map(row).collect::<String>();
+    let words = ["Diesel", "Benzin"];
+    let messy = rows(&|i| {
+        let size = if i == 7 { "n/a".to_string() } else { format!("1,{i}") };
+        format!("{};1.{:03},5;{size};{:02}.01.2020;{}\n", words[i % 2], 3 * i, i + 1, i % 3)
+    });
+    let messy = format!("fuel;price;size;day;class\n{messy}");
+    let met = error(file().target("class"), &messy);
+    let keys = "delimiter: \";\", decimal: \",\", thousands: \".\", one_hot: [\"fuel\"], ignore: [\"day\"], missing: [\"n/a\"], \
+                empty: median";
+    assert!(met.ends_with(&format!("; keys that read the whole table: `{keys}`")), "{met}");
+    let csv = file().target("class").delimiter(';').decimal(',').thousands('.').one_hot("fuel").ignore("day");
+    let data = parse(csv.missing(["n/a".to_string()]).empty(Empty::Median), &messy);
+    assert_eq!((data.len(), data.classes()), (30, 3));
+    // What the message has anyway is not repeated, and one wrong cell is no reason to leave out a column.
+    let comma = error(file().delimiter(';').target("y"), &format!("x;y\n{}", rows(&|i| format!("1,{i};{}\n", i % 2))));
+    assert!(comma.ends_with("a decimal comma (`decimal: \",\"`)"), "{comma}");
+    let one = error(
+        file().target("y"),
+        &format!("x,y\n{}", rows(&|i| if i == 3 { "1O,1\n".into() } else { format!("{i},0\n") })),
+    );
+    assert!(!one.contains("keys"), "{one}");
+    // Two formats fit.
+    let both =
+        error(file().delimiter(';').target("y"), &format!("x;y\n{}", rows(&|i| format!("1,{:03};{}\n", i, i % 2))));
+    assert!(!both.contains("keys"), "{both}");
 }

@@ -102,7 +102,10 @@ const CSV: &[Mistake] = &[
     ("an image as a table", |_| Csv::new("a.csv").parse(b"\x89PNG\r\n\x1a\n")),
     ("a page of HTML as a table", |_| Csv::new("a.csv").parse(b"<!DOCTYPE html>")),
     ("a mark of UTF-32", |_| Csv::new("a.csv").parse(b"\xff\xfe\0\0a\0\0\0")),
-    ("UTF-16 without a mark", |_| Csv::new("a.csv").parse(b"a\0,\0b\0\n\0")),
+    ("an unknown encoding", |_| Csv::new("a.csv").encoding("latin9000".to_string()).parse(b"a,b\n1,2\n")),
+    ("bytes that the encoding does not have", |_| {
+        Csv::new("a.csv").encoding("gb18030".to_string()).parse(b"a,b\n1,2\n3,\x81")
+    }),
     ("another delimiter than that of the file", |_| parse(flowers().delimiter(';'), FLOWERS)),
     ("the delimiter of the file among words", |_| parse(Csv::new("a.csv"), "a;b\n1;2\n")),
     ("a decimal comma in an input", |_| parse(flowers().delimiter(';'), "petal;species\n1,5;rose\n")),
@@ -129,9 +132,9 @@ const CSV: &[Mistake] = &[
     ("a row that is too long among these", |_| parse(flowers(), "petal,species\r\r1,rose\r2,iris,3\r")),
     ("an empty cell among all line ends", |_| parse(flowers(), "petal,species\r\n1,rose\n\r1,\"a\rb\"\r2,\r")),
     ("a quote that is not closed among these", |_| parse(flowers(), "petal,species\r1,rose\r2,\"iris\r")),
-    ("bytes that are not text among these", |_| parse(flowers(), b"petal,species\r1,rose\r\xff,")),
+    ("bytes that are not text among these", |_| parse(flowers(), b"petal,species\r1,rose\r\x81,")),
     ("a target beyond f32", |_| parse(flowers().numbers(), "petal,species\n1,-1e300\n")),
-    ("bytes that are not text", |_| parse(flowers(), b"petal,species\n1,\xff\n")),
+    ("bytes that are not text", |_| parse(flowers(), b"petal,species\n1,\x81\n")),
     ("a packed file that is cut", |_| parse(flowers(), &packed(FLOWERS.as_bytes())[..30])),
 ];
 
