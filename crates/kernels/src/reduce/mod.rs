@@ -2,6 +2,7 @@
 
 pub mod channels;
 pub mod cross_entropy;
+mod indexed;
 pub mod norm;
 mod reductions;
 mod running;
@@ -11,6 +12,7 @@ pub mod softmax;
 mod squares;
 mod sum;
 
+pub use indexed::Indexed;
 pub use reductions::{Deviation, Extreme, PNorm, Variance};
 pub use running::{Product, RunningProduct, RunningSum};
 pub use scatter::{FEW, add_runs};

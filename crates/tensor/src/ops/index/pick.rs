@@ -3,8 +3,8 @@
 
 use precast_kernels::{
     float::Float,
-    memory::{Elements, Pooled, with_capacity, zeros},
-    reduce,
+    memory::{Elements, Pooled, uninit_vec, with_capacity, zeros},
+    reduce::{self, Indexed},
 };
 
 use crate::{
@@ -25,9 +25,13 @@ fn indices(index: &Tensor) -> Result<Elements<'_, i64>> {
 /// Returns whether all are in `0..len`. No index below 0 is an address, and no length above the largest i64.
 fn check(indices: &[i64], len: usize) -> Result<()> {
     match indices.iter().find(|&&i| i as u64 >= len as u64) {
-        Some(i) => Err(Error::value(format!("the index {i} is out of range: 0..{len} is allowed"))),
+        Some(&i) => Err(beyond(i, len)),
         None => Ok(()),
     }
+}
+
+fn beyond(index: i64, len: usize) -> Error {
+    Error::value(format!("the index {index} is out of range: 0..{len} is allowed"))
 }
 
 /// Returns the indices after checking that each is in `0..len`.
@@ -81,10 +85,77 @@ fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result
     by_float!(grad, T => Array::from_vec(go::<T>(grad, at, run, shape.iter().product()), shape))
 }
 
-/// Returns, for each position in an index, the offset of the element of a tensor of shape `from` with that index along
-/// `axis` and that position along the other axes. Offsets count runs of some elements, whose number follows them: more
-/// than one where the index is the same for all elements behind the axis.
-pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<(Vec<usize>, usize)> {
+/// Elements of a tensor that an op picks, or writes to.
+pub(in crate::ops) enum Places {
+    /// Offsets of runs, which count runs of so many elements.
+    Runs(Vec<usize>, usize),
+    /// Single ones along this axis, by an index.
+    Along(usize),
+}
+
+impl Places {
+    /// Returns the offsets of these elements in a tensor of shape `from`, and the number of elements of a run.
+    pub fn runs(self, from: &[usize], index: &Tensor) -> Result<(Vec<usize>, usize)> {
+        let axis = match self {
+            Places::Runs(at, run) => return Ok((at, run)),
+            Places::Along(axis) => axis,
+        };
+        let all: Vec<i64> = (0..from.iter().product::<usize>() as i64).collect();
+        let (indices, mut at) = (indices(index)?, vec![0; index.len()]);
+        let picked = Indexed::new(from, axis, &indices, index.shape()).pick(&all, &mut at);
+        picked.map_err(|place| beyond(indices[place], from[axis]))?;
+        Ok((at.into_iter().map(|place| place as usize).collect(), 1))
+    }
+
+    /// Picks these elements of `x`.
+    pub fn picked(&self, x: &Tensor, index: &Tensor, shape: &[usize]) -> Result<Array> {
+        match self {
+            Places::Runs(at, run) => picked(x, at, *run, shape),
+            Places::Along(axis) => with_array!(&x.array().contiguous(), a: T => {
+                let (data, indices): (&[T], _) = (a.as_slice().unwrap_or_default(), indices(index)?);
+                let mut out = uninit_vec(indices.len());
+                let picked = Indexed::new(x.shape(), *axis, &indices, index.shape()).pick(data, &mut out);
+                picked.map_err(|place| beyond(indices[place], x.shape()[*axis]))?;
+                Array::from_vec::<T>(out, shape)
+            }),
+        }
+    }
+
+    /// Adds `values` to these elements of `sums`, those of a tensor of shape `from`.
+    pub fn add<T: Stored + Float>(
+        &self,
+        sums: &mut [T::Wide],
+        from: &[usize],
+        index: &Tensor,
+        values: &[T],
+    ) -> Result<()> {
+        match self {
+            Places::Runs(at, run) => reduce::add_runs(sums, at, *run, values),
+            Places::Along(axis) => {
+                let indices = indices(index)?;
+                let added = Indexed::new(from, *axis, &indices, index.shape()).add(sums, values);
+                added.map_err(|place| beyond(indices[place], from[*axis]))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the gradient of a tensor of shape `from` of which these elements were picked.
+    fn scattered(&self, grad: &Tensor, index: &Tensor, from: &[usize]) -> Result<Array> {
+        match self {
+            Places::Runs(at, run) => scattered(grad, at, *run, from),
+            Places::Along(_) => by_float!(grad, T => {
+                let mut sums = zeros(from.iter().product());
+                self.add::<T>(&mut sums, from, index, &elements::<T>(grad))?;
+                Array::from_vec(T::narrow_vec(sums), from)
+            }),
+        }
+    }
+}
+
+/// Returns the elements of a tensor of shape `from` that an index names along an axis, for each position along the others:
+/// runs where the index is the same for all elements behind the axis.
+pub(in crate::ops) fn along(from: &[usize], axis: usize, index: &Tensor) -> Result<Places> {
     let to = index.shape();
     if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
         let rank = from.len();
@@ -100,31 +171,16 @@ pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor)
     let (indices, len, behind) = (indices(index)?, from[axis], from[axis + 1..].iter().product());
     let is_whole = behind > 1 && to[axis + 1..] == from[axis + 1..];
     let is_same = |part: &[i64]| part.iter().fold(0, |bits, i| bits | i ^ part[0]) == 0;
-    let by_slices = is_whole && indices.chunks_exact(behind).all(is_same);
-    let (each, run) = if by_slices { (behind, behind) } else { (to[axis + 1..].iter().product(), 1) };
-    let before = positions(&to[..axis], &from[..axis]);
-    let after = if by_slices { vec![0] } else { positions(&to[axis + 1..], &from[axis + 1..]) };
-    let (mut at, mut largest) = (Vec::with_capacity(indices.len() / run), 0);
-    let mut rows = indices.chunks_exact(each.max(1));
-    for start in before {
-        for row in rows.by_ref().take(to[axis]) {
-            at.extend(row.iter().zip(&after).map(|(&i, place)| {
-                largest = largest.max(i as u64);
-                (start * len).wrapping_add(i as usize).wrapping_mul(behind / run).wrapping_add(*place)
-            }));
-        }
+    if !is_whole || !indices.chunks_exact(behind).all(is_same) {
+        return Ok(Places::Along(axis));
     }
-    if largest >= len as u64 && !indices.is_empty() {
-        check(&indices, len)?;
-    }
-    Ok((at, run))
-}
-
-/// Returns the offsets of a block's elements, from its start, in a tensor of shape `from`.
-fn positions(block: &[usize], from: &[usize]) -> Vec<usize> {
-    block.iter().zip(from).fold(vec![0], |starts, (&count, &len)| {
-        starts.iter().flat_map(|start| (0..count).map(move |i| start * len + i)).collect()
-    })
+    let rows: Vec<i64> = indices.iter().copied().step_by(behind).collect();
+    check(&rows, len)?;
+    let starts: Vec<i64> = (0..from[..=axis].iter().product::<usize>() as i64).collect();
+    let mut at = vec![0; rows.len()];
+    let to_rows = Indexed::new(&from[..=axis], axis, &rows, &to[..=axis]).pick(&starts, &mut at);
+    to_rows.map_err(|place| beyond(rows[place], len))?;
+    Ok(Places::Runs(at.into_iter().map(|place| place as usize).collect(), behind))
 }
 
 /// Runs an op that picks runs of `x` at the offsets given by the indices, which have no gradient. Only the indices are
@@ -157,12 +213,12 @@ impl Tensor {
         dispatch(call!(Op::Gather, &[self, index]; axis), |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;
-            let (at, run) = offsets_along(x.shape(), axis, index)?;
-            let value = picked(x, &at, run, index.shape())?;
+            let value = along(x.shape(), axis, index)?.picked(x, index, index.shape())?;
             let from = x.shape().to_vec();
             Ok(Forward::new(value, vec![index.clone()], move |b| {
-                let (at, run) = offsets_along(&from, axis, &b.saved[0])?;
-                Ok(vec![Some(Tensor::from_array(scattered(b.grad, &at, run, &from)?)), None])
+                let index = &b.saved[0];
+                let grad = along(&from, axis, index)?.scattered(b.grad, index, &from)?;
+                Ok(vec![Some(Tensor::from_array(grad)), None])
             }))
         })
     }

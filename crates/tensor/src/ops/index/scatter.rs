@@ -4,7 +4,6 @@ use precast_kernels::{
     float::Float,
     memory,
     memory::{Elements, Pooled},
-    reduce,
 };
 
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     ops::{
         Call, by_float, call, dispatch, elements,
         index::{
-            pick::{checked_indices, offsets_along, picked},
+            pick::{self, Places, checked_indices},
             shape::axis_at,
         },
         one_float_dtype,
@@ -21,14 +20,13 @@ use crate::{
     tensor::{Array, Forward, Stored, with_array},
 };
 
-/// Returns `x` with each run of `values` added at its offset, which counts runs of `run` elements.
-fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array> {
-    fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Pooled<T> {
-        let mut sums = T::widen_slice(&elements::<T>(x)).into_buffer();
-        reduce::add_runs(&mut sums, at, run, &elements::<T>(values));
-        T::narrow_vec(sums)
-    }
-    by_float!(x, T => Array::from_vec(go::<T>(x, values, at, run), x.shape()))
+/// Returns `x` with `values` added at their places.
+fn added(x: &Tensor, index: &Tensor, values: &Tensor, places: &Places) -> Result<Array> {
+    by_float!(x, T => {
+        let mut sums = <T as Float>::widen_slice(&elements::<T>(x)).into_buffer();
+        places.add::<T>(&mut sums, x.shape(), index, &elements::<T>(values))?;
+        Array::from_vec(T::narrow_vec(sums), x.shape())
+    })
 }
 
 /// Returns `x` with each run of `values` written at its offset. If several have the same offset, the last one wins.
@@ -64,9 +62,6 @@ fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -
     })
 }
 
-/// Destinations of the runs of `values`: the offsets given by an index, and the number of elements of a run.
-type Places = (Vec<usize>, usize);
-
 /// Runs an op that adds runs of `values` to `x`, or writes them to it. Only the index is saved.
 fn put(
     call: Call<'_>,
@@ -80,21 +75,26 @@ fn put(
         } else if x.dtype() != values.dtype() {
             return Err(Error::dtype(format!("{} values for a tensor of {}", values.dtype(), x.dtype())));
         }
-        let (at, run) = places(x.shape(), index, values.shape())?;
+        let to = places(x.shape(), index, values.shape())?;
         let value = match accumulate {
-            true => added(x, values, &at, run)?,
-            false => with_array!(x.array(), array: T => {
-                let _ = array;
-                Array::from_vec(replaced::<T>(elements(x), &elements(values), &at, run), x.shape())
-            })?,
+            true => added(x, index, values, &to)?,
+            false => {
+                let (at, run) = to.runs(x.shape(), index)?;
+                with_array!(x.array(), array: T => {
+                    let _ = array;
+                    Array::from_vec(replaced::<T>(elements(x), &elements(values), &at, run), x.shape())
+                })?
+            }
         };
         let (from, wanted) = (x.shape().to_vec(), values.shape().to_vec());
         Ok(Forward::new(value, vec![index.clone()], move |back| {
-            let (at, run) = places(&from, &back.saved[0], &wanted)?;
+            let index = &back.saved[0];
+            let to = places(&from, index, &wanted)?;
             if !accumulate {
+                let (at, run) = to.runs(&from, index)?;
                 return replaced_backward(back.grad, &wanted, &at, run);
             }
-            let grad = || picked(back.grad, &at, run, &wanted).map(Tensor::from_array);
+            let grad = || to.picked(back.grad, index, &wanted).map(Tensor::from_array);
             Ok(vec![Some(back.grad.clone()), None, back.needs[2].then(grad).transpose()?])
         }))
     })
@@ -108,7 +108,7 @@ fn along(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> 
             let index = index.shape();
             return Err(Error::shape(format!("the index {index:?} and the values {values:?} differ in shape")));
         }
-        offsets_along(from, axis, index)
+        pick::along(from, axis, index)
     }
 }
 
@@ -128,7 +128,7 @@ fn slices(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places>
         let (len, outer) = (from[axis], from[..axis].iter().product::<usize>());
         let indices = checked_indices(index, len)?;
         let at = (0..outer).flat_map(|o| indices.iter().map(move |i| o * len + i)).collect();
-        Ok((at, from[axis + 1..].iter().product()))
+        Ok(Places::Runs(at, from[axis + 1..].iter().product()))
     }
 }
 
@@ -142,7 +142,7 @@ fn rows(from: &[usize], index: &Tensor, values: &[usize]) -> Result<Places> {
         let message = format!("values of shape {values:?}; {from:?} and the index need {wanted:?}");
         return Err(Error::shape(message));
     }
-    Ok((checked_indices(index, len)?, slice.iter().product()))
+    Ok(Places::Runs(checked_indices(index, len)?, slice.iter().product()))
 }
 
 impl Tensor {
