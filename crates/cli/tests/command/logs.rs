@@ -79,7 +79,7 @@ fn a_comparison_that_is_interrupted_has_its_table_and_files() {
     let mut log = BufReader::new(child.stderr.take().unwrap());
     log.read_line(&mut String::new()).unwrap();
     let id = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     let reader = std::thread::spawn(move || {
         let mut rest = String::new();
         log.read_to_string(&mut rest).map(|_| rest).unwrap()

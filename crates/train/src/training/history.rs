@@ -1,6 +1,6 @@
 //! The record of a training run.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use precast::{
     observe::Origin,
@@ -226,12 +226,16 @@ impl History {
     /// this run is divided by that of the other; the result is the median of these ratios. When the runs alternate by
     /// epoch, a slow phase of the machine affects both and cancels out.
     pub fn relative_time(&self, other: &History) -> Option<f64> {
-        let of_epoch = |history: &History, epoch: usize| {
-            let of_epoch = history.steps.iter().filter(|step| step.epoch == epoch && step.was_run());
-            median(of_epoch.map(|step| step.seconds))
-        };
-        let last = self.steps.last()?.epoch.min(other.steps.last()?.epoch);
-        median((0..=last).filter_map(|epoch| Some(of_epoch(self, epoch)? / of_epoch(other, epoch)?)))
+        let others: HashMap<usize, f64> = other.seconds_by_epoch().collect();
+        median(self.seconds_by_epoch().filter_map(|(epoch, seconds)| Some(seconds / others.get(&epoch)?)))
+    }
+
+    /// Returns the median step time of each epoch.
+    fn seconds_by_epoch(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.steps.chunk_by(|a, b| a.epoch == b.epoch).filter_map(|steps| {
+            let run = steps.iter().filter(|step| step.was_run());
+            Some((steps[0].epoch, median(run.map(|step| step.seconds))?))
+        })
     }
 }
 
