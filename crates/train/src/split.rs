@@ -52,12 +52,12 @@ impl RunFile {
         match &self.partition {
             // Nothing is drawn, so the order is that of the data.
             _ if counts == [0, 0] => Ok(cut((0..n).collect(), counts, 0)),
-            Partition::Shuffled => Ok(cut(all.order(self.options.seed, 0), counts, 0)),
-            Partition::InOrder => {
+            Partition::Shuffled if !self.data.is_series() => Ok(cut(all.order(self.options.seed, 0), counts, 0)),
+            Partition::InOrder | Partition::Shuffled => {
                 let places = cut((0..n).collect(), counts, self.data.overlap());
                 if places.train.is_empty() || (counts[0] > 0 && places.validation.is_empty()) {
                     let words = "too few windows are left without those that reach into the next part; a longer \
-                                 `stride` or a shorter `length` shares less of the text";
+                                 `stride` or a shorter `length` shares less of the data";
                     return Err(self.wrong("split", Error::data(words)));
                 }
                 Ok(places)
@@ -119,7 +119,7 @@ impl RunFile {
     pub(crate) fn notes_on_overlaps(&self, places: &Places) -> Vec<String> {
         let overlap = self.data.overlap();
         let all = places.train.len() + places.validation.len() + places.test.len();
-        if overlap == 0 || self.partition == Partition::InOrder {
+        if overlap == 0 || self.partition == Partition::InOrder || self.data.is_series() {
             return Vec::new();
         }
         // The number of windows for training before each place.

@@ -28,6 +28,7 @@ mod stored;
 pub(crate) mod sums;
 mod table;
 mod targets;
+mod windows;
 
 pub use batches::{Batch, batches_of_epoch, call};
 pub use dataset::{Dataset, FurtherInputs, Inputs, Split};
@@ -39,6 +40,6 @@ pub use table::{Cells, Empty, Table, TableColumn, WordForm};
 pub use targets::{IGNORED, Targets};
 
 pub use crate::readers::{
-    Addition, Column, Columns, Csv, Images, Npy, PixelFormat, Source, TargetKind, Text, Tokens, Vocabulary, npz_arrays,
-    write_npz,
+    Addition, Column, Columns, Csv, Images, Npy, PixelFormat, Series, Source, TargetKind, Text, Tokens, Vocabulary,
+    npz_arrays, write_npz,
 };

@@ -33,6 +33,13 @@ impl Wide {
         Wide { columns: self.columns.iter().map(|column| column.as_ref().map(taken)).collect() }
     }
 
+    /// Returns the name and the numbers of each of `width` columns; `None` where f32 is exact.
+    pub fn into_columns(self, width: usize) -> Vec<Option<(String, Vec<f64>)>> {
+        let mut columns: Vec<_> = self.columns.into_iter().map(|of| of.map(|of| (of.name, of.numbers))).collect();
+        columns.resize(width, None);
+        columns
+    }
+
     /// Returns the numbers of the file whose rounded form is `values`.
     pub fn exact<'a>(&'a self, values: &'a [f32], each: usize) -> impl Iterator<Item = f64> + 'a {
         let example = move |(row, example): (usize, &'a [f32])| {

@@ -25,7 +25,7 @@ mod source;
 mod text;
 
 pub use addition::Addition;
-pub use csv::{Column, Columns, Csv, TargetKind};
+pub use csv::{Column, Columns, Csv, Series, TargetKind};
 pub use images::Images;
 pub use npy::{Npy, npz_arrays};
 pub use npz_write::write_npz;

@@ -147,6 +147,11 @@ impl Source {
         }
     }
 
+    /// Returns whether examples are windows of a series, which are split in order.
+    pub(crate) fn is_series(&self) -> bool {
+        matches!(self, Source::Csv(Csv { series: Some(_), .. }))
+    }
+
     /// Returns the number of tokens between the starts of two windows of a text.
     pub(crate) fn stride(&self) -> Option<usize> {
         match self {
@@ -155,10 +160,11 @@ impl Source {
         }
     }
 
-    /// Returns the number of examples after each with which it shares places of the text.
+    /// Returns the number of examples after each with which it shares places of the text, or rows of the series.
     pub(crate) fn overlap(&self) -> usize {
         match self {
             Source::Text(text) => text.overlap(),
+            Source::Csv(Csv { series: Some(series), .. }) => series.overlap(),
             _ => 0,
         }
     }

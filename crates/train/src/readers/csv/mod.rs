@@ -7,6 +7,7 @@ mod header;
 mod kept;
 mod number_format;
 mod proposal;
+mod series;
 mod stored;
 mod table;
 mod targets;
@@ -25,6 +26,7 @@ use precast::{
 use precast_base::{files, printable};
 
 pub use columns::{Column, Columns};
+pub use series::Series;
 use table::Table;
 
 use super::{
@@ -92,6 +94,10 @@ pub struct Csv {
     /// Names of the classes in the order of their indices.
     #[option(default, shown = "those in the file, sorted", left_out)]
     pub class_names: Vec<String>,
+    /// Windows of the rows, in their order: `{length: 24, ahead: 1}`. The inputs are the columns and, of numbers, the targets
+    /// up to the last row of a window; a run splits them in order.
+    #[option(default = None, shown = "each row is an example", left_out)]
+    pub series: Option<Series>,
     /// Encoding of the text, by its name in the Encoding Standard: `windows-1251`, `shift_jis`.
     #[option(
         default = None,
@@ -193,7 +199,13 @@ impl Csv {
 
     fn dataset_within(&self, memory: u64, with_targets: bool) -> Result<Dataset> {
         if is_longer(&self.file, memory).map_err(|error| Error::io(&self.file, &error))? {
-            return self.stored(with_targets);
+            return match self.series {
+                None => self.stored(with_targets),
+                Some(_) => {
+                    Err(Error::data("`series` is of a table in memory; a larger `memory` holds it")
+                        .in_file(self.origin()))
+                }
+            };
         }
         let limit = usize::try_from(memory).unwrap_or(usize::MAX).clamp(MOST_BYTES, isize::MAX as usize);
         let data = self.dataset_of(&files::read_within(&self.file, limit)?, limit, with_targets)?;
@@ -220,7 +232,10 @@ impl Csv {
     fn dataset_read(&self, bytes: &[u8], with_targets: bool) -> Result<Dataset> {
         let origin = self.origin();
         let table = Table::of(self, &origin, bytes)?;
-        let uses = table.uses(self, with_targets)?;
+        let mut uses = table.uses(self, with_targets || !self.past().is_empty())?;
+        if !self.past().is_empty() {
+            uses.inputs.extend(&uses.targets);
+        }
         let (inputs, inputs_wide, mut notes) = if self.is_encoded() {
             let (cells, notes) = table.cells(self, &uses.inputs)?;
             (Inputs::Table(cells), Wide::default(), notes)
@@ -233,8 +248,12 @@ impl Csv {
         let data = Dataset::of(inputs, &[uses.inputs.len()], found.targets)?
             .with_class_names(found.class_names)?
             .with_input_names(table.names(&uses.inputs));
-        let origins = Parts { inputs: origin.clone(), targets: origin };
-        Ok(data.with_origin(Parts { inputs: inputs_wide, targets: found.wide }, Read { origins, notes }))
+        let origins = Parts { inputs: origin.clone(), targets: origin.clone() };
+        let data = data.with_origin(Parts { inputs: inputs_wide, targets: found.wide }, Read { origins, notes });
+        match &self.series {
+            None => Ok(data),
+            Some(series) => series.windows(&data, &table.names(&uses.inputs), &origin),
+        }
     }
 
     /// Returns the line of an example in the file, counted from 1.
@@ -242,7 +261,7 @@ impl Csv {
         let (file, origin) = (folder.join(&self.file), self.origin());
         let bytes = files::read_within(&file, MOST_BYTES)?;
         let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.in_file(&origin))?;
-        let row = Table::of(self, &origin, &bytes)?.rows().nth(example).transpose()?;
+        let row = Table::of(self, &origin, &bytes)?.rows().nth(self.row_of(example)).transpose()?;
         Ok(row.map_or(0, |row| row.line))
     }
 
@@ -251,7 +270,9 @@ impl Csv {
     /// [`read`](Csv::read), or a part of it.
     pub fn found(&self, dataset: &Dataset) -> Csv {
         let mut found = self.clone();
-        if !dataset.input_names().is_empty() {
+        if let (Some(_), &[_, width], false) = (&self.series, dataset.shape(), dataset.input_names().is_empty()) {
+            found.columns = self.columns_of_windows(dataset.input_names(), width);
+        } else if !dataset.input_names().is_empty() {
             found.columns = Columns(dataset.input_names().iter().cloned().map(Column::Name).collect());
             // The names of columns, unlike their numbers, hold for a file with another order.
             if let Inputs::Table(table) = dataset.form() {

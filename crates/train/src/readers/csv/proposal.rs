@@ -70,7 +70,7 @@ impl Csv {
         };
         let inputs: Vec<usize> = (0..table.width).filter(is_input).collect();
         // The targets show the format as well.
-        let numbers: Vec<usize> = match self.r#as {
+        let numbers: Vec<usize> = match self.kind() {
             Some(TargetKind::Classes) => inputs.clone(),
             _ => inputs.iter().chain(&targets).copied().collect(),
         };

@@ -258,7 +258,7 @@ impl<'a> Table<'a> {
             inputs = (0..self.width).filter(|&place| uses[place].is_none()).collect();
             self.check_inputs_are_named(&inputs)?;
         }
-        if inputs.is_empty() {
+        if inputs.is_empty() && csv.past().is_empty() {
             return Err(Error::data("no column is left for the inputs").in_file(self.origin));
         }
         Ok(Uses { inputs, targets })

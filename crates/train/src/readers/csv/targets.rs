@@ -34,7 +34,7 @@ impl Table<'_> {
         let mut found =
             Found { targets: Targets::None, class_names: Vec::new(), wide: Wide::default(), notes: Vec::new() };
         let &[first, ref others @ ..] = places else { return Ok(found) };
-        let kind = match csv.r#as {
+        let kind = match csv.kind() {
             Some(kind) => kind,
             None if !others.is_empty() => TargetKind::Numbers,
             None if !csv.class_names.is_empty() => TargetKind::Classes,

@@ -9,6 +9,7 @@ mod mistakes;
 pub mod npy;
 mod python;
 mod resize;
+mod series;
 mod source;
 mod text;
 
