@@ -19,7 +19,7 @@ use super::{
     network::Network,
     outputs::{self, Output},
     print, print_as_it_is,
-    run::predictor,
+    run::{is_run_file, predictor},
 };
 
 /// Write a network or a run as an ONNX model, the decisions of a plan for torch, Keras, torchao or DeepSpeed, or the weights of a run
@@ -148,6 +148,10 @@ fn model_of(cli: &Cli, args: &Args, to: &Path) -> Result {
         }
         let graph = predictor(cli, &args.model)?.graph(BATCH as usize)?;
         return written(&graph, to, &options, &format!("run     {}\n", shown(&args.model)));
+    }
+    if is_run_file(&args.model) {
+        let words = "is a run file, which has no weights; export the folder of its run, or its model with --policy";
+        return Err(Failure::Usage(format!("`{}` {words}", shown(&args.model))));
     }
     if is_onnx(&args.model) {
         let words = "is an ONNX model already; `convert` writes it in the precision of a policy";

@@ -166,7 +166,7 @@ struct DiffReport<'a> {
 }
 
 /// Refuses a policy with the ops of ONNX files: those of a network have other names.
-fn check_ops(policy: &GraphPolicy) -> Result {
+pub(super) fn check_ops(policy: &GraphPolicy) -> Result {
     let pack = policy.pack.as_deref().map(Pack::named).transpose()?;
     match pack.filter(|pack| pack.system == Some(System::Onnx)) {
         Some(pack) => Err(Failure::Usage(format!(

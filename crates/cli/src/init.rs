@@ -12,7 +12,7 @@ use precast::{
 use precast_base::{files, printable, quoted};
 
 use super::{
-    Cli, Failure, Result,
+    Cli, Failure, Result, graph,
     inputs::{self, Read, shown, word},
     outputs::{self, Output},
     print, print_as_it_is,
@@ -42,6 +42,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     outputs::check_ending("--output", args.output.file.as_deref(), &["yaml", "yml"])?;
     let model = inputs::model(cli, &args.model, 0)?;
     let policy = inputs::policy_file(&args.policy)?;
+    if let PolicyFile::Graph(policy) = &policy.value {
+        graph::check_ops(policy)?;
+    }
     let text = text(cli, args, &model, &policy)?;
     // The output must be readable.
     if let PolicyFile::Cells(written) = PolicyFile::parse(&text, "the new policy").map_err(Failure::work)? {

@@ -126,11 +126,13 @@ impl Predictor {
         Ok(examples)
     }
 
-    /// Returns notes on examples as read: on words of a table that no training example has, and, if the run standardizes its
+    /// Returns notes on examples as read: those of their reader, on words of a table that no training example has, and, if the run standardizes its
     /// inputs, on numbers more than 20 deviations from the mean of the training examples.
     pub fn notes_on(&self, examples: &Dataset) -> Vec<String> {
         // Examples that cannot be encoded are refused by `predict_all`.
-        self.standardizations.notes_on(examples, self.file.memory.0).unwrap_or_default()
+        let mut notes = examples.notes().to_vec();
+        notes.extend(self.standardizations.notes_on(examples, self.file.memory.0).unwrap_or_default());
+        notes
     }
 
     /// Scores the network on the examples of a file, with targets like those of the run.

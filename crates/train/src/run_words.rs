@@ -151,7 +151,7 @@ impl Document for RunV1 {
             return words.into();
         }
         // A key of the run, perhaps under another name.
-        let of_run = |ours: &&str| keys.iter().any(|option| option.name == **ours);
+        let of_run = |ours: &&str| keys.iter().any(|option| option.name == **ours) && !(key == "zero" && has("median"));
         match [key].iter().chain(RunV1::elsewhere(key)).find(|ours| of_run(ours)) {
             Some(ours) => format!("`{ours}` is a key of the run, next to `model` and `data`"),
             None => String::new(),

@@ -104,7 +104,8 @@ pub(super) fn text<'a>(bytes: &'a [u8], encoding: Option<&str>, origin: &str) ->
         Some(encoding) => decoded(bytes, encoding).map_err(|valid| unfit(encoding).at(origin, end(valid).0, None)),
         None => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|error| {
             let (line, column) = end(error.valid_up_to());
-            not_utf8(&bytes[error.valid_up_to()..]).at(origin, line, column)
+            let (before, rest) = bytes.split_at(error.valid_up_to());
+            not_utf8(rest, !before.is_ascii()).at(origin, line, column)
         }),
     }
 }

@@ -294,7 +294,11 @@ impl<'a> Pixels<'a> {
 
     fn add(&mut self, file: &Path) -> Result<()> {
         if file.exists() && !Images::is_image(file) {
-            return Err(refused(file, "not a PNG or JPEG image"));
+            let words = match file.is_dir() {
+                true => "a folder in the folder of a class; `folder` is the one with the folders of the classes",
+                false => "not a PNG or JPEG image",
+            };
+            return Err(refused(file, words));
         }
         self.add_bytes(&files::read_within(file, MOST_FILE_BYTES)?, file)
     }

@@ -15,12 +15,17 @@ pub(super) fn end_of(text: &str) -> (usize, usize) {
     (line_behind(text.as_bytes()), 1 + last.chars().count())
 }
 
-/// Returns the error for a text that is not UTF-8 from some bytes on.
-pub(super) fn not_utf8(bytes: &[u8]) -> Error {
+/// Returns the error for a text that is not UTF-8 from some bytes on. It is mixed if characters before them are.
+pub(super) fn not_utf8(bytes: &[u8], is_mixed: bool) -> Error {
     if bytes.starts_with(&[0xff, 0xfe, 0, 0]) {
         return Error::data("a mark of UTF-32 is not UTF-8; `iconv -f UTF-32 -t UTF-8` may convert the file");
     }
     let met = bytes.first().copied().unwrap_or_default();
+    if is_mixed {
+        return Error::data(format!(
+            "the byte 0x{met:02x} is not UTF-8, and characters before it are: a part of the file has another encoding; correct it"
+        ));
+    }
     let others = "windows-1252, windows-1251 (Cyrillic), shift_jis (Japanese), gb18030 (Chinese)";
     Error::data(format!("the byte 0x{met:02x} is not UTF-8; `encoding` names that of the file, such as {others}"))
 }

@@ -418,7 +418,7 @@ impl Forward for Masked {
         let mask = Tensor::from_vec(vec![0.0_f32, 0.0, 0.0, -1e9], &[4])?.cast(scores.dtype());
         let shares = scores.add(&mask)?.softmax(-1)?;
         let y = self.out.call(&shares)?;
-        y.add(&y.relu()?.log()?.exp()?)
+        y.add(&y.relu()?.log()?.tanh()?)
     }
 }
 

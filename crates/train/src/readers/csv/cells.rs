@@ -7,6 +7,7 @@ use precast_base::printable;
 
 use super::{
     Columns, Csv,
+    proposal::has_unit,
     table::{Row, Table},
 };
 use crate::{
@@ -15,7 +16,10 @@ use crate::{
 };
 
 /// Words that often mark an empty cell; pandas reads them so.
-pub(super) const MARKS: [&str; 11] = ["NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-"];
+pub(super) const MARKS: [&str; 20] = [
+    "NA", "N/A", "n/a", "N.A.", "n.a.", "k.A.", "NaN", "nan", "NULL", "null", "Null", "None", "none", "missing",
+    "unknown", "?", "-", "--", ".", "#N/A",
+];
 
 /// Returns whether a cell has an error of a spreadsheet: `#N/A`, which is `#NV` in German, `#DIV/0!`, `#NAME?`, `Err:502`.
 pub(super) fn is_error(cell: &str) -> bool {
@@ -143,6 +147,9 @@ impl Table<'_> {
         }
         if MARKS.contains(&cell) || is_error(cell) {
             return format!("; if it marks an empty cell: `missing: [\"{cell}\"]` with `empty: median`");
+        }
+        if has_unit(cell) {
+            return "; if it has a unit, numbers are written without".into();
         }
         "; a column of words belongs under `one_hot`, `indices` or `ignore`, or is a `target`".into()
     }

@@ -25,16 +25,35 @@ const MANY: usize = 10;
 struct Tally {
     numbers: Vec<usize>,
     empty: usize,
-    marks: BTreeMap<String, usize>,
-    words: BTreeSet<String>,
+    marks: usize,
+    /// The other cells, up to a number of different ones, with the rows of each.
+    words: BTreeMap<String, usize>,
+    /// Cells that are numbers with a unit, in parentheses or the like.
+    odd: usize,
     rows: usize,
 }
 
 impl Tally {
-    fn is_of_numbers(&self, format: usize) -> bool {
-        let marks: usize = self.marks.values().sum();
-        self.numbers[format] > marks + self.empty && self.numbers[format] + marks + self.empty == self.rows
+    /// Returns the words that mark empty cells, if all others are numbers in a format: those that often do, and a few that most
+    /// numbers are without and that are met again and again.
+    fn marks_among_numbers(&self, format: usize) -> Option<Vec<String>> {
+        let numbers = self.numbers[format];
+        let others = self.rows - self.empty - numbers;
+        let is_read = |(word, _): &(&String, &usize)| MARKS.contains(&&word[..]) || is_error(word);
+        let unread: Vec<usize> = self.words.iter().filter(|of| !is_read(of)).map(|(_, count)| *count).collect();
+        let is_mark = unread.len() <= 2 && unread.iter().all(|count| *count > 2) && 2 * others < self.rows;
+        let known: usize = self.words.values().sum();
+        let are_marks = (unread.is_empty() || is_mark) && known == others && numbers > 0;
+        are_marks.then(|| self.words.keys().cloned().collect())
     }
+}
+
+/// Returns whether a cell is a number with a unit of a few letters behind it: `5 kg`, `2.5km`.
+pub(super) fn has_unit(cell: &str) -> bool {
+    let unit = cell.trim_start_matches(|c: char| c.is_ascii_digit() || "+-., ".contains(c));
+    let number = cell[..cell.len() - unit.len()].trim_end();
+    let is_short = (1..=4).contains(&unit.chars().count()) && unit.chars().all(char::is_alphabetic);
+    is_short && number.ends_with(|c: char| c.is_ascii_digit()) && !number.contains(' ')
 }
 
 impl Csv {
@@ -53,6 +72,10 @@ impl Csv {
     /// Returns further keys with which a whole text is read that these options do not read: each column as numbers, as words,
     /// or left out. `None` if none are found.
     fn proposal(&self, bytes: Option<&[u8]>) -> Option<Vec<String>> {
+        // A column of words may be the target that is not named.
+        if self.target.is_empty() {
+            return None;
+        }
         let origin = self.origin();
         let table = Table::of_either(self, &origin, bytes).ok()?;
         let delimiter = table.other_delimiter().unwrap_or(self.delimiter);
@@ -86,23 +109,23 @@ impl Csv {
                     tally.empty += 1;
                     continue;
                 }
-                if MARKS.contains(&cell) || is_error(cell) {
-                    *tally.marks.entry(cell.into()).or_default() += 1;
-                } else {
-                    let reads =
-                        |format: &NumberFormat| format.number(cell).is_some_and(|number| (number as f32).is_finite());
-                    let numbers = tally.numbers.iter_mut().zip(&formats);
-                    numbers.for_each(|(count, format)| *count += usize::from(reads(format)));
+                let mut is_number = false;
+                for (count, format) in tally.numbers.iter_mut().zip(&formats) {
+                    let reads = format.number(cell).is_some_and(|number| (number as f32).is_finite());
+                    *count += usize::from(reads);
+                    is_number |= reads;
                 }
-                if tally.words.len() <= FEW.0 {
-                    tally.words.insert(cell.into());
+                tally.marks += usize::from(MARKS.contains(&cell));
+                if !is_number && (tally.words.len() <= FEW.0 || tally.words.contains_key(cell)) {
+                    *tally.words.entry(cell.into()).or_default() += 1;
                 }
+                tally.odd += usize::from(!is_number && (table.format.told_of(cell).is_some() || has_unit(cell)));
             }
         }
         // The format of most columns, and of these the nearest one. Two that are as near are not told apart.
         let own = NumberFormat::new(self.decimal, self.thousands).ok()?;
         let rank = |place: usize| {
-            let columns = tallies.iter().filter(|tally| tally.is_of_numbers(place)).count();
+            let columns = tallies.iter().filter(|tally| tally.marks_among_numbers(place).is_some()).count();
             (columns, std::cmp::Reverse(own.differences(formats[place])))
         };
         let best = (0..formats.len()).max_by_key(|&place| rank(place))?;
@@ -118,24 +141,29 @@ impl Csv {
         };
         let (mut some_empty, mut marks) = (false, BTreeSet::new());
         for (&place, tally) in inputs.iter().zip(&tallies) {
+            let met = tally.rows - tally.empty;
             let is_few = tally.words.len() <= FEW.0 && tally.words.len() * FEW.1 <= tally.rows;
-            if tally.is_of_numbers(best) {
-                for mark in tally.marks.keys().filter(|mark| !self.missing.contains(mark)) {
-                    marks.insert(mark.clone());
-                }
-                some_empty |= tally.empty + tally.marks.len() > 0;
-            } else if is_word(&place) || is_few {
+            if let Some(of_column) = tally.marks_among_numbers(best) {
+                some_empty |= tally.empty + of_column.len() > 0;
+                marks.extend(of_column);
+            } else if is_word(&place) {
                 some_empty |= tally.empty > 0;
-                if !is_word(&place) {
-                    found.one_hot.0.push(name(place));
-                }
-            } else if 2 * tally.numbers[best] > tally.rows || tally.rows < MANY {
-                // A cell is wrong, and not the column; or there are too few to tell.
+            } else if met == tally.marks {
+                // Nothing is known of it.
+                found.ignore.0.push(name(place));
+            } else if 2 * tally.odd > met || formats.iter().enumerate().any(|(i, _)| 2 * tally.numbers[i] > met) {
+                // Numbers that are written in another way, or some cells that are wrong.
+                return None;
+            } else if is_few {
+                some_empty |= tally.empty > 0;
+                found.one_hot.0.push(name(place));
+            } else if tally.rows < MANY {
                 return None;
             } else {
                 found.ignore.0.push(name(place));
             }
         }
+        marks.retain(|mark| !self.missing.contains(mark));
         found.missing.extend(marks);
         if some_empty && self.empty == Empty::Error {
             found.empty = Empty::Median;
@@ -155,7 +183,10 @@ impl Csv {
             Column::Name(name) => quoted(name),
             Column::Number(number) => number.to_string(),
         };
-        let columns = |columns: &Columns| list(columns.0.iter().map(column).collect());
+        let columns = |columns: &Columns| match &columns.0[..] {
+            [one] => column(one),
+            all => list(all.iter().map(column).collect()),
+        };
         let keys = [
             (self.delimiter != from.delimiter).then(|| format!("delimiter: {}", quote(self.delimiter))),
             (self.decimal != from.decimal).then(|| format!("decimal: {}", quote(self.decimal))),

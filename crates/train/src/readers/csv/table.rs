@@ -2,11 +2,11 @@
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 use precast::error::{Error, Result};
-use precast_base::{names::did_you_mean_or_some, printable};
+use precast_base::{names::did_you_mean_or_some, printable, quoted};
 
 use super::{
     Csv,
-    cells::is_error,
+    cells::{MARKS, is_error},
     columns::{Column, Columns},
     header::Header,
     number_format::NumberFormat,
@@ -146,9 +146,15 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Iterates over the rows of examples, all as long as the first row.
+    /// Iterates over the rows of examples, all as long as the first row. Rows without a value, which spreadsheets write at the
+    /// end, are left out.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row>> {
-        self.all_rows().skip(usize::from(self.header.is_some())).map(|row| {
+        let has_value = |row: &Result<Row>| {
+            row.as_ref()
+                .is_ok_and(|row| row.fields.len() != self.width || row.fields.iter().any(|cell| !cell.is_empty()))
+        };
+        let rows = self.all_rows().skip(usize::from(self.header.is_some()));
+        rows.filter(move |row| row.is_err() || self.width < 2 || has_value(row)).map(|row| {
             let row = row?;
             let met = row.fields.len();
             if met == self.width {
@@ -328,9 +334,32 @@ impl<'a> Table<'a> {
         let formats = self.formats(place, cell);
         if formats.is_empty() {
             let header = self.header_hint();
-            return if header.is_empty() { self.word_hint(cell, is_input) } else { header };
+            return match header.is_empty() {
+                true if is_input && self.format.told_of(cell).is_none() && self.is_alone(place, cell) => {
+                    format!(
+                        "; nearly all other cells are numbers: correct it, or `missing: [{}]` with `empty: median` takes it for an \
+                         empty one",
+                        quoted(cell)
+                    )
+                }
+                true => self.word_hint(cell, is_input),
+                false => header,
+            };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
+    }
+
+    /// Returns whether a cell is one of few in a column of numbers.
+    fn is_alone(&self, place: usize, cell: &str) -> bool {
+        let (mut numbers, mut others) = (0, 0);
+        for row in self.rows().map_while(Result::ok) {
+            match row.fields.get(place).unwrap_or_default() {
+                "" => {}
+                met if self.format.number(met).is_some() => numbers += 1,
+                _ => others += 1,
+            }
+        }
+        !MARKS.contains(&cell) && !is_error(cell) && others * 20 <= numbers
     }
 
     /// Describes the other formats in which a cell looks like a number, in words: those of the whole column, if there

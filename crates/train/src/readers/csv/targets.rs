@@ -6,7 +6,7 @@ use precast::error::{Error, Result};
 
 use super::{
     Csv, TargetKind,
-    cells::is_error,
+    cells::{MARKS, is_error},
     number_format::{MINUS, POINTS, UNIT},
     table::Table,
 };
@@ -104,6 +104,10 @@ impl Table<'_> {
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
         match (number, text) {
+            (Some(_), Some((line, text))) if MARKS.contains(&&text[..]) => {
+                let words = format!("`{}` marks a target that is not known: remove these rows", in_message(&text));
+                Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))))
+            }
             (Some((line, number)), Some(_)) if self.format.number(&number).is_some_and(f64::is_nan) => {
                 let words = format!("`{}` among words marks a missing label: remove these rows", in_message(&number));
                 Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))))

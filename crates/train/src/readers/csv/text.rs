@@ -49,7 +49,7 @@ impl<'a> Text<'a> {
                 is_guessed = charset::may_be_guessed(bytes);
                 if !is_guessed {
                     let (before, rest) = bytes.split_at(error.valid_up_to());
-                    return Err(not_utf8(rest).at(origin, line_behind(before), None));
+                    return Err(not_utf8(rest, !before.is_ascii()).at(origin, line_behind(before), None));
                 }
                 charset::GUESS.decode_without_bom_handling(bytes).0
             }
@@ -60,7 +60,15 @@ impl<'a> Text<'a> {
             Cow::Borrowed(text) => text.strip_prefix(MARK).unwrap_or(text).into(),
             text => text,
         };
-        Ok((Text::Memory(text), is_guessed.then(|| charset::note(origin))))
+        let is_utf8 = named.is_some_and(|name| charset::named(name).is_ok_and(Encoding::is_single_byte))
+            && std::str::from_utf8(bytes).is_ok_and(|text| !text.is_ascii());
+        let note = match is_guessed {
+            true => Some(charset::note(origin)),
+            false => {
+                is_utf8.then(|| format!("{origin}: UTF-8 by its bytes, and not read so, for `encoding` names another"))
+            }
+        };
+        Ok((Text::Memory(text), note))
     }
 
     /// Checks that a file is a text, as [`of`](Text::of) does.
@@ -122,7 +130,7 @@ impl<'a> Text<'a> {
 
     /// Checks that a file is UTF-8.
     fn of_utf8(path: &'a Path, origin: &str) -> Result<Self> {
-        let (mut line, mut mark) = (1, None);
+        let (mut line, mut mark, mut is_ascii) = (1, None, true);
         // The last bytes of a part, which may be the beginning of a character or of the end of a line.
         let mut rest = Vec::new();
         let whole = Text::File { path, mark: 0, encoding: None };
@@ -140,9 +148,11 @@ impl<'a> Text<'a> {
                 Err(error) if error.error_len().is_none() && !is_end => error.valid_up_to(),
                 Err(error) => {
                     let (before, rest) = rest.split_at(error.valid_up_to());
-                    return Err(not_utf8(rest).at(origin, line + line_behind(before) - 1, None));
+                    let is_mixed = !(is_ascii && before.is_ascii());
+                    return Err(not_utf8(rest, is_mixed).at(origin, line + line_behind(before) - 1, None));
                 }
             };
+            is_ascii &= rest[..valid].is_ascii();
             if is_end {
                 return Ok(Text::File { path, mark: mark.unwrap_or_default(), encoding: None });
             }

@@ -222,7 +222,7 @@ fn keys_for_a_whole_table_are_proposed() {
     });
     let messy = format!("fuel;price;size;day;class\n{messy}");
     let met = error(file().target("class"), &messy);
-    let keys = "delimiter: \";\", decimal: \",\", thousands: \".\", one_hot: [\"fuel\"], ignore: [\"day\"], missing: [\"n/a\"], \
+    let keys = "delimiter: \";\", decimal: \",\", thousands: \".\", one_hot: \"fuel\", ignore: \"day\", missing: [\"n/a\"], \
                 empty: median";
     assert!(met.ends_with(&format!("; keys that read the whole table: `{keys}`")), "{met}");
     let csv = file().target("class").delimiter(';').decimal(',').thousands('.').one_hot("fuel").ignore("day");
@@ -236,6 +236,49 @@ fn keys_for_a_whole_table_are_proposed() {
         &format!("x,y\n{}", rows(&|i| if i == 3 { "1O,1\n".into() } else { format!("{i},0\n") })),
     );
     assert!(!one.contains("keys"), "{one}");
+    let keys = |text: &str| {
+        let met = error(file().target("y"), text);
+        met.split_once("; keys that read the whole table: ")
+            .map_or(String::new(), |(_, keys)| keys.trim_matches('`').into())
+    };
+    let table =
+        |cell: &dyn Fn(usize) -> String| format!("a,w,y\n{}", rows(&|i| format!("{i}.5,{},{}\n", cell(i), i % 2)));
+    let every =
+        |n: usize, mark: &'static str| move |i: usize| if i % n == 0 { mark.to_string() } else { format!("{i}") };
+    // Marks, whatever their share, and words that are met again and again among numbers.
+    for mark in ["NA", "--", "k.A."] {
+        assert_eq!(keys(&table(&every(2, mark))), "", "{mark}: its own hint has the keys");
+        let words = |i: usize| format!("{},{}", every(2, mark)(i), ["p", "q"][i / 3 % 2]);
+        let text = format!("a,w,c,y\n{}", rows(&|i| format!("{i}.5,{},{}\n", words(i), i % 2)));
+        assert_eq!(keys(&text), format!("one_hot: \"c\", missing: [\"{mark}\"], empty: median"));
+    }
+    assert_eq!(keys(&table(&every(5, "lost"))), "missing: [\"lost\"], empty: median");
+    assert_eq!(keys(&table(&|_| "NA".into())), "ignore: \"w\"");
+    // Numbers that no format reads are not left out, nor made words; nor is the label that is not named.
+    for cell in ["$1.50", "5 kg", "(5)", "5-", "\u{663}\u{664}", "1,5"] {
+        let text = table(&|i| format!("\"{}\"", cell.replace('5', &(i % 3 + 5).to_string())));
+        let met = keys(&text);
+        assert!(!met.contains("ignore") && !met.contains("one_hot"), "{cell}: {met}");
+    }
+    let label = error(file(), &table(&|i| i.to_string()).replace(",0\n", ",p\n").replace(",1\n", ",q\n"));
+    assert!(!label.contains("keys"), "{label}");
+    let unit = error(file().target("y"), &table(&|i| format!("{i} kg")));
+    assert!(unit.ends_with("`0 kg` is not a number; if it has a unit, numbers are written without"), "{unit}");
+    let typo = error(file().target("y"), &table(&|i| if i == 9 { "l2".into() } else { i.to_string() }));
+    let words = "`l2` is not a number; nearly all other cells are numbers: correct it, or `missing: [\"l2\"]` with `empty: median` \
+                 takes it for an empty one";
+    assert!(typo.ends_with(words), "{typo}");
+    let unknown = error(file().target("w"), &table(&|i| if i == 9 { "NA".into() } else { format!("{i}.5") }));
+    assert!(unknown.contains("`NA` marks a target that is not known: remove these rows"), "{unknown}");
+    // Rows without a value, as spreadsheets write them.
+    assert_eq!(parse(file().target("y"), &(table(&|i| i.to_string()) + ",,\n,,\n")).len(), 30);
+    let mixed = file().target("y").parse(b"x,y\n1,\xc3\xa4\n2,\xe4\n").unwrap_err().to_string();
+    assert!(
+        mixed.starts_with("table.csv:3: ") && mixed.ends_with("a part of the file has another encoding; correct it"),
+        "{mixed}"
+    );
+    let named = file().target("y").encoding("latin1".to_string()).parse(b"x,y\n1,\xc3\xa4\n").unwrap();
+    assert!(named.notes()[0].ends_with("UTF-8 by its bytes, and not read so, for `encoding` names another"));
     // Two formats fit.
     let both =
         error(file().delimiter(';').target("y"), &format!("x;y\n{}", rows(&|i| format!("1,{:03};{}\n", i, i % 2))));
