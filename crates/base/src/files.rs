@@ -7,7 +7,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    formats,
+};
 
 /// Description of a Git LFS pointer, for error messages.
 pub const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
@@ -30,7 +33,21 @@ pub fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
 /// As [`read_within`], and when the text is not UTF-8.
 pub fn read_text(path: &Path, limit: usize) -> Result<String> {
     let bytes = read_within(path, limit)?;
-    String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
+    String::from_utf8(bytes).map_err(|error| {
+        let bytes = error.as_bytes();
+        let words = match (bytes, formats::other(&bytes[..bytes.len().min(formats::FIRST)], formats::Reader::Text)) {
+            ([0xff, 0xfe, ..] | [0xfe, 0xff, ..], _) => {
+                "a text in UTF-16, as `>` of PowerShell writes it; expected UTF-8, which `| Out-File -Encoding utf8` writes".into()
+            }
+            (_, Some(words)) => words,
+            _ => {
+                let valid = error.utf8_error().valid_up_to();
+                let line = 1 + bytes[..valid].iter().filter(|byte| **byte == b'\n').count();
+                format!("line {line} is not a text in UTF-8")
+            }
+        };
+        Error::io(path, &io::Error::other(words))
+    })
 }
 
 /// Reads the bytes of a file that is not longer than a limit. A longer file is not read if its length is known. From a

@@ -140,7 +140,7 @@ fn wrong_use_is_refused_and_changes_nothing() {
     let nothing = policy("nothing.yaml", "level: O2\ndtype: float16\nrules: [{ path: head, run: float32 }]\n");
     let model = folder.write("model.yaml", "version: 1\nnet: {kind: Dens, in_features: 1, out_features: 1}\n");
     let near = model.replace("model", "modle");
-    let unsaid = "level: O2\ndtype: float16\nrules: [{ kind: Dense, run: float32, because: \" \" }]\n";
+    let unsaid = "level: O2\ndtype: float16\nrules: [{ kind: Dense, run: float32, because: \"\" }]\n";
     let unsaid = policy("unsaid.yaml", unsaid);
     let torch = folder.write("torch.yaml", "version: 1\nnet: {kind: Linear, in_features: 1, out_features: 1}\n");
     let narrow =

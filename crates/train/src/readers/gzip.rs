@@ -17,7 +17,7 @@ pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     if is_packed(bytes) {
         let mut all = Vec::new();
         let read = Members::new(bytes).take(limit as u64 + 1).read_to_end(&mut all);
-        read.map_err(|error| Error::data(error.to_string()))?;
+        read.map_err(|error| Error::data(format!("{error}; a packed file that is cut, or was changed")))?;
         unpacked = Cow::Owned(all);
     }
     match unpacked.len() > limit {

@@ -161,6 +161,10 @@ impl Text {
     fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
         self.check()?;
         let origin = self.origin();
+        if let (Tokens::Bytes, Some(_)) = (self.tokens, &self.encoding) {
+            let words = "`encoding` is for tokens that are characters, `tokens: chars`; bytes are read as they are";
+            return Err(Error::value(words).about("encoding"));
+        }
         if self.tokens == Tokens::Bytes {
             check_format(bytes, Reader::Text, &origin)?;
             return Ok((bytes.iter().map(|&byte| byte.into()).collect(), Vocabulary::Bytes));

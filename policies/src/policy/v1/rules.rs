@@ -227,7 +227,7 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
             "`expect: 0`, but a rule must match something; allowed: a whole number of at least 1",
         );
     }
-    if let Some(because) = because.as_ref().filter(|because| because.value.trim().is_empty()) {
+    if let Some(because) = because.as_ref().filter(|because| because.value.is_empty()) {
         return fail(because.place, "`because` is empty; expected a reason, or a rule without the key");
     }
     let (because, expect) = (because.map(|because| because.value), expect.map(|expect| expect.value));
@@ -273,7 +273,7 @@ pub(super) fn written(rule: &Rule, of_nodes: bool) -> RuleV1 {
         kept: rule.kept.map(|kept| placeless(kept.to_string())),
         until: rule.until.map(|step| placeless(UntilV1 { step: placeless(step) })),
         after_stall: rule.raise_after_stall.then(|| placeless(RAISE.into())),
-        because: rule.because.clone().map(placeless),
+        because: rule.because.clone().filter(|because| !because.is_empty()).map(placeless),
         expect: rule.expect.map(placeless),
     }
 }

@@ -132,7 +132,7 @@ impl Table<'_> {
 
     /// Describes an empty cell of an input.
     pub(super) fn empty_input(&self, row: &Row, place: usize, cell: &str) -> Error {
-        let met = if cell.is_empty() { String::new() } else { format!(" (`{}`)", printable(cell)) };
+        let met = if cell.is_empty() { String::new() } else { format!(", as `missing` marks `{}`", printable(cell)) };
         let cure = "`empty: median` or `empty: mean` replaces the empty cells of the inputs";
         self.at(row.line, format!("{}: the cell is empty{met}; {cure}", self.shown(place)))
     }

@@ -20,7 +20,12 @@ impl Header {
         let mut places = HashMap::new();
         for (i, name) in names.iter().enumerate() {
             if let Some(first) = places.insert(name.clone(), i) {
-                let same = format!("columns {} and {} have the same name, `{}`", first + 1, i + 1, printable(name));
+                let same = format!(
+                    "columns {} and {} have the same name, `{}`; rename one",
+                    first + 1,
+                    i + 1,
+                    printable(name)
+                );
                 return Err(same);
             }
         }

@@ -270,6 +270,11 @@ impl<'a> Table<'a> {
         Ok(Uses { inputs, targets })
     }
 
+    /// Returns the cell of a row in a column of targets.
+    pub fn target<'r>(&self, row: &'r Row, place: usize) -> Result<&'r str> {
+        self.cell(row, place).map_err(|error| error.ending("; a row whose target is not known is left out of the file"))
+    }
+
     /// Returns the cell of a row in a column.
     pub fn cell<'r>(&self, row: &'r Row, place: usize) -> Result<&'r str> {
         match row.fields.get(place).unwrap_or_default() {
@@ -287,7 +292,7 @@ impl<'a> Table<'a> {
             for &place in places {
                 let cell = match row.fields.get(place).unwrap_or_default() {
                     "" if are_inputs => return Err(self.empty_input(&row, place, "")),
-                    _ => self.cell(&row, place)?,
+                    _ => self.target(&row, place)?,
                 };
                 match self.number_of(&row, place, cell, are_inputs)? {
                     (_, Some(large)) => numbers.push_integer(large),

@@ -70,7 +70,7 @@ impl Table<'_> {
         let (mut unread, mut is_unread) = (0, None);
         for row in self.rows() {
             let row = row?;
-            let cell = self.cell(&row, place)?;
+            let cell = self.target(&row, place)?;
             if self.format.number(cell).is_none() {
                 text.get_or_insert_with(|| (row.line, cell.to_string()));
                 texts += 1;
@@ -131,7 +131,7 @@ impl Table<'_> {
         if given.is_empty() {
             for row in self.rows() {
                 let row = row?;
-                let name = self.cell(&row, place)?;
+                let name = self.target(&row, place)?;
                 if !met.contains(name) {
                     met.insert(name.to_string());
                 }
@@ -141,7 +141,7 @@ impl Table<'_> {
         let mut classes = Vec::new();
         for row in self.rows() {
             let row = row?;
-            let class = names.index(self.cell(&row, place)?);
+            let class = names.index(self.target(&row, place)?);
             classes.push(class.map_err(|words| self.at(row.line, format!("{}: {words}", self.shown(place))))?);
         }
         Ok((classes, names.into_vec()))
