@@ -101,7 +101,7 @@ fn what_an_encoding_cannot_read_is_told() {
     told(
         csv().one_hot("a").missing(["-"]),
         "a,y\nx,0\n-,1\n",
-        &format!("h.csv:3: column 1 (`a`): the cell is empty (`-`); {cure}"),
+        &format!("h.csv:3: column 1 (`a`): the cell is empty, as `missing` marks `-`; {cure}"),
     );
     told(
         csv(),
