@@ -30,6 +30,7 @@ Examples:
   precast predict runs/o2 new.csv
   precast predict runs/o2 new.csv --output predictions.csv
   precast predict runs/o2 new.csv --keep id,name --probabilities
+  precast predict runs/o2 new.csv --at encoder             features
   precast predict runs/o2 photos --score                   photos/CLASS/NAME.png")]
 pub(super) struct Args {
     /// The folder of a run
@@ -45,6 +46,9 @@ pub(super) struct Args {
     /// Also write the probability of every class, in a column for each
     #[arg(long)]
     probabilities: bool,
+    /// Write the numbers that a cell of the network gives, such as the features of an encoder, in place of predictions
+    #[arg(long, value_name = "CELL", conflicts_with_all = ["score", "probabilities"])]
+    at: Option<String>,
     /// Copy these columns of the file, such as ids, in front; a list, or once for each
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     keep: Vec<String>,
@@ -90,6 +94,11 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
     let in_front = in_front(args, file, predictor)?;
     let examples = predictor.read(&args.examples)?;
     predictor.notes_on(&examples).iter().for_each(|note| say_line(note));
+    if let Some(path) = &args.at {
+        let mut columns = in_front;
+        columns.push(features(&predictor.features(path, examples)?, path));
+        return put(args, &joined(&columns));
+    }
     let predictions = predictor.predict_all(examples)?;
     let mut columns = in_front;
     // A kept target is what was measured, and has the name of the column.
@@ -102,11 +111,7 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
     if args.probabilities {
         columns.push(probabilities(&predictions, predictor.class_names())?);
     }
-    let text = joined(&columns);
-    match &args.output.file {
-        Some(output) => outputs::write(output, &text)?,
-        None => print_as_it_is(text.trim_end())?,
-    }
+    put(args, &joined(&columns))?;
     let spoilt: Vec<usize> = (1..).zip(&predictions).filter(|(_, said)| !said.is_finite()).map(|(i, _)| i).collect();
     match spoilt.first() {
         None => Ok(()),
@@ -117,6 +122,23 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
             Err(Failure::Work(words))
         }
     }
+}
+
+/// Prints lines, or writes them to the file.
+fn put(args: &Args, text: &str) -> Result {
+    match &args.output.file {
+        Some(output) => outputs::write(output, text),
+        None => print_as_it_is(text.trim_end()),
+    }
+}
+
+/// Returns the columns of the numbers of a cell.
+fn features(rows: &[Vec<f32>], path: &str) -> Lines {
+    let line = |cells: Vec<String>| cells.join(",");
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let header = line((1..=width).map(|place| field(&format!("{path} {place}"))).collect());
+    let rows = rows.iter().map(|row| line(row.iter().map(f32::to_string).collect()));
+    [header].into_iter().chain(rows).collect()
 }
 
 /// Lines of CSV, or a part of each: the header, then a line for each example.

@@ -7,8 +7,10 @@ use precast::{
     error::{Error, Result},
     io::models::Model,
     no_grad,
+    observe::{CellCall, Listener, listen},
     storage::{Decorated, SaveMode, weights},
 };
+use precast_base::printable;
 use precast_graph::Graph;
 
 use super::{
@@ -35,6 +37,20 @@ pub struct Predictor {
     standardizations: Standardizations,
     /// Shape of an example as read by the run.
     data_shape: Vec<usize>,
+}
+
+/// Keeps the first output of the last call of a cell.
+struct OutputOf {
+    slot: Option<usize>,
+    met: Option<Tensor>,
+}
+
+impl Listener for OutputOf {
+    fn leave(&mut self, cell: &CellCall<'_>) {
+        if Some(cell.slot) == self.slot {
+            self.met = cell.outputs.and_then(|outputs| outputs.first().cloned());
+        }
+    }
 }
 
 /// Prediction for one example.
@@ -283,6 +299,39 @@ impl Predictor {
             self.put(&outputs, loss.as_ref(), vocabulary.as_ref(), &mut predictions)?;
         }
         Ok(predictions)
+    }
+
+    /// Returns what a cell of the network gives for examples as read by the run, before standardization: for each example, the
+    /// numbers of its first output, in the precision in which it runs. They are features for another model, or for a search.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`ErrorKind::Path`](precast::ErrorKind::Path) when there is no cell at the path, with the
+    /// nearest one, [`ErrorKind::Value`](precast::ErrorKind::Value) when it is not called, or gives no row for each example.
+    pub fn features(&self, path: &str, examples: Dataset) -> Result<Vec<Vec<f32>>> {
+        self.net.part(path)?;
+        let mut slot = None;
+        self.net.walk(&mut |entry| {
+            if *entry.path == *path {
+                slot = Some(entry.slot.id);
+            }
+        });
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
+        let mut features = Vec::new();
+        for inputs in examples.try_batches_of_inputs(self.file.options.batch)? {
+            let inputs = inputs?;
+            let count = inputs.first().and_then(|x| x.shape().first().copied()).unwrap_or(0);
+            let (called, met) = listen(OutputOf { slot, met: None }, || no_grad(|| call(&self.net, &inputs)));
+            called?;
+            let wrong = |words: String| Error::value(format!("cell `{}`: {words}", printable(path)));
+            let x = met.met.ok_or_else(|| wrong("it is not called on these examples".into()))?;
+            if x.shape().first() != Some(&count) || !x.dtype().is_float() {
+                let met = format!("its output is {} {:?}", x.dtype(), x.shape());
+                return Err(wrong(format!("{met}; expected numbers for each of {count} examples")));
+            }
+            let numbers = x.cast(DType::F32).to_vec::<f32>()?;
+            features.extend(numbers.chunks((numbers.len() / count.max(1)).max(1)).map(<[f32]>::to_vec));
+        }
+        Ok(features)
     }
 
     /// Appends the predictions of a batch.

@@ -700,3 +700,31 @@ fn labels_of_pandas_are_explained() {
                  classes`";
     assert!(error.contains(words), "{error}");
 }
+
+/// The head on the features is the prediction.
+#[test]
+fn features_are_what_a_cell_gives() {
+    let folder = Folder::new("features");
+    let rows = (0..40).map(|i| format!("{},{},{:.3}\n", noise(i), noise(i + 99), noise(i) - noise(i + 99)));
+    folder.write("d.csv", &format!("a,b,t\n{}", rows.collect::<String>()));
+    let net = "version: 1\nnet: {kind: Sequential, cells: [{kind: Dense, in_features: 2, out_features: 5}, {kind: ReLU}, \
+               {kind: Dense, in_features: 5, out_features: 1}]}";
+    let net = || Model::parse(net, "m.yaml", 0).unwrap();
+    let data = "data: {csv: {file: d.csv, target: t, as: numbers}}, standardize: true, batch: 16, epochs: 2";
+    begin(&folder, net(), data).unwrap().train().unwrap();
+    let predictor = Predictor::of_folder(folder.at("run"), net()).unwrap();
+    let read = || predictor.read(folder.at("d.csv")).unwrap();
+    let features = predictor.features("1", read()).unwrap();
+    assert!(features.len() == 40 && features.iter().all(|row| row.len() == 5 && row.iter().all(|x| *x >= 0.0)));
+    let predictions = predictor.predict_all(read()).unwrap();
+    let error = predictor.features("3", read()).unwrap_err().to_string();
+    assert_eq!(error, "no cell at `3` (there are `0`, `1`, `2`)");
+    let net = predictor.into_net().unwrap();
+    let of = |name: &str| net.named_params().into_iter().find(|(path, _)| path == name).unwrap().1.value().to_f64();
+    let (weight, bias) = (of("2.weight"), of("2.bias"));
+    for (row, said) in features.iter().zip(predictions) {
+        let Prediction::Numbers(numbers) = said else { panic!("{said:?}") };
+        let wanted: f64 = row.iter().zip(&weight).map(|(x, w)| f64::from(*x) * w).sum::<f64>() + bias[0];
+        assert!((f64::from(numbers[0]) - wanted).abs() < 1e-5, "{numbers:?} {wanted}");
+    }
+}
