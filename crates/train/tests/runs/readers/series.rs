@@ -25,7 +25,7 @@ fn windows_have_the_past_and_a_later_target() {
     let apart = csv(Series::new(2).stride(3)).parse(table(9).as_bytes()).unwrap();
     assert_eq!(targets(&apart), [2.5, 5.5, 8.5]);
     assert_eq!(inputs(&apart)[..4], [0.0, 0.5, 10.0, 1.5]);
-    // Integers of a series are numbers; classes are no inputs.
+    // Integers of a series are numbers. Classes have no past among the inputs.
     let of = |csv: Csv| csv.target("heat").columns("load").series(Series::new(2)).parse(table(4).as_bytes()).unwrap();
     assert_eq!(of(Csv::new("a.csv")).shape(), [2, 2]);
     let classes = of(Csv::new("a.csv").classes());
