@@ -243,8 +243,9 @@ fn keys_for_a_whole_table_are_proposed() {
     };
     let table =
         |cell: &dyn Fn(usize) -> String| format!("a,w,y\n{}", rows(&|i| format!("{i}.5,{},{}\n", cell(i), i % 2)));
-    let every =
-        |n: usize, mark: &'static str| move |i: usize| if i % n == 0 { mark.to_string() } else { format!("{i}") };
+    let every = |n: usize, mark: &'static str| {
+        move |i: usize| if i.is_multiple_of(n) { mark.to_string() } else { format!("{i}") }
+    };
     // Marks, whatever their share, and words that are met again and again among numbers.
     for mark in ["NA", "--", "k.A."] {
         assert_eq!(keys(&table(&every(2, mark))), "", "{mark}: its own hint has the keys");
