@@ -13,6 +13,7 @@ mod mpi;
 mod mutants;
 mod mutate;
 mod nightly;
+mod notices;
 mod onnx;
 mod onnx_cases;
 mod onnx_exports;

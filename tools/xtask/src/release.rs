@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    package,
+    notices, package,
     shell::{self, Result, in_file, output, program, python, root, succeed, target, works},
     toolchain,
 };
@@ -35,6 +35,7 @@ To install it, copy `precast` to a folder of your PATH, `man/*.1` to ~/.local/sh
 shell to where it looks for them, such as `completions/precast.bash` to ~/.local/share/bash-completion/completions/precast.
 
 Licensed under MIT or Apache-2.0, at your option. The digits have their own licence, LICENSE-scikit-learn.
+NOTICES.txt has the licences of the packages that are linked into the program.
 ";
 
 const SHELLS: [(&str, &str); 4] =
@@ -78,6 +79,8 @@ pub fn run(words: &[String]) -> Result {
         if nth == 0 {
             ask_for_pages(&built, &pages)?;
         }
+        let notices = pages.join("NOTICES.txt");
+        fs::write(&notices, notices::text(triple)?).map_err(|error| in_file(&notices, error))?;
         archive(&folder, &format!("precast-{version}-{triple}"), &built, &pages)?;
         wheel(&python, triple, &folder)?;
     }
