@@ -76,8 +76,20 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page).map_err(|error: io::Error| Failure::work(error))?;
-    // The heading that the generator gives to the text after the options.
-    written(page, |page| page.replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
+    written(page, |page| with_examples(&page))
+}
+
+/// Gives the text after the options its usual headings, and keeps the lines of its examples apart.
+fn with_examples(page: &str) -> String {
+    let Some((before, extra)) = page.split_once("\n.SH EXTRA\n") else { return page.to_string() };
+    let (extra, after) =
+        extra.split_once("\n.SH ").map_or((extra, String::new()), |(extra, rest)| (extra, format!("\n.SH {rest}")));
+    let (notes, examples) = extra.split_once("Examples:\n").unwrap_or((extra, ""));
+    let section = |heading: &str, text: &str| {
+        if text.trim().is_empty() { String::new() } else { format!("\n.SH {heading}\n{}", text.trim_end()) }
+    };
+    let examples = if examples.is_empty() { String::new() } else { format!(".nf\n{}\n.fi", examples.trim_end()) };
+    format!("{before}{}{}{after}", section("NOTES", notes), section("EXAMPLES", &examples))
 }
 
 fn written(text: Vec<u8>, say: impl FnOnce(String) -> String) -> Result {
