@@ -53,6 +53,8 @@ const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
     ("csv numbers", "18446744073709551616", READ, "the same"),
     ("csv numbers", "", "1 field; the ", "rows have one length, also for Python's csv"),
     ("csv numbers", "", " fields; the ", "the same"),
+    ("csv cells", "latin-1", READ, "a text that is not UTF-8 is read as Windows-1252, with a note"),
+    ("csv numbers", "latin-1", READ, "the same"),
     ("npy", "()", "a single number", "the first axis counts the examples"),
     ("npy", "(0,)", "there are no examples", "the same"),
     ("npy", "(3, 0)", "0 values are not examples", "examples have values"),
