@@ -97,7 +97,7 @@ pub(super) fn check_free(outputs: &[(&str, Option<&Path>)], force: Force) -> Res
     }
 }
 
-/// Writes a file beside what is printed, and says so on standard error.
+/// Writes a file in addition to what is printed, and says so on standard error.
 pub(super) fn write(file: &Path, text: &str) -> Result {
     files::replace(file, text.as_bytes()).map_err(Failure::work)?;
     progress::say(&format!("written: {}", shown(file)));

@@ -88,7 +88,7 @@ impl<'a> Indexed<'a> {
     pub fn add<T: Float>(&self, sums: &mut [T::Wide], values: &[T]) -> Result<(), usize> {
         assert!(sums.len() == self.all && values.len() == self.indices.len());
         let (each, sums, beyond) = (self.after.len(), Shared::new(sums), AtomicUsize::new(usize::MAX));
-        // Elements of different positions beside the axis are different ones, so threads share the positions.
+        // Elements of different positions along the other axes are different ones, so threads share the positions.
         split(self.before.len() * each, 16, self.indices.len() * PASSED, |positions| {
             let mut start = positions.start;
             while start < positions.end {
@@ -133,7 +133,7 @@ impl<'a> Indexed<'a> {
         // thread has this position.
         let at = |i: usize, column: usize| sums.at(base + i * self.behind + after[column]);
         let is_crowded = |count: &&u8| usize::from(**count) > FEW;
-        if counts.iter().filter(is_crowded).count() == 0 {
+        if !counts.iter().any(|count| is_crowded(&count)) {
             for row in rows {
                 let of_row = self.indices[part(row)].iter().zip(&values[part(row)]).enumerate();
                 for (column, (&i, value)) in of_row {

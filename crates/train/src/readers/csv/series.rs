@@ -85,7 +85,7 @@ impl Csv {
         Columns(last.iter().filter(|name| !is_past(name)).cloned().map(Column::Name).collect())
     }
 
-    /// Returns the row of the targets of an example, and of its last inputs.
+    /// Returns the row of the targets of an example.
     pub(super) fn row_of(&self, example: usize) -> usize {
         match &self.series {
             None => example,

@@ -53,6 +53,7 @@ impl<'a> Text<'a> {
                 }
                 charset::GUESS.decode_without_bom_handling(bytes).0
             }
+            Ok(text) if is_plain => text.into(),
             _ => charset::text(bytes, named, origin)?,
         };
         check_format(text.as_bytes(), Reader::Table, origin)?;
