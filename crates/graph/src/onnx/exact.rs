@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    facts::{Fact, Facts, One},
+    fact::{Fact, One},
+    facts::Facts,
     keep::{Carried, Keep, Kept, Then},
     schema::Kind,
     tensor::Elem,

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::{
+    fact::{Count, Fact, One, least},
     numbers::{Limits, Tally, Unfit},
     schema::Kind,
     tensor::Elem,
@@ -18,6 +19,9 @@ const FEW: f32 = 16.0;
 /// The largest share of 1 that is small.
 const SMALL: f64 = 0.01;
 
+/// The largest share of a sum that is a step: averages with a decay of 0.98 lose two digits of a bfloat16.
+const STEP: f64 = 0.021;
+
 /// The least number of terms that is many: as large are the numbers whose squares are beyond float16.
 pub(super) const MANY: f64 = 256.0;
 
@@ -26,120 +30,6 @@ const COORDINATES: usize = 8;
 
 /// The number of pixels of a picture of 256 x 256, beyond float16.
 const AREA: f64 = MANY * MANY;
-
-/// The facts of a value. Where nothing is known, numbers are taken to be near 1, as activations are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Fact {
-    /// Least and largest magnitudes that factors and divisors give to the numbers.
-    pub size: (f64, f64),
-    /// A magnitude below 1 that a bound or a constant term keeps numbers from falling below.
-    pub floor: Option<f64>,
-    /// A magnitude that the reciprocal of such numbers may reach.
-    pub ceiling: Option<f64>,
-    /// The constant that gives size, floor or ceiling.
-    pub by: Option<usize>,
-    /// A constant that the low dtype does not hold, which an op moved or added without making it smaller.
-    pub unfit: Option<usize>,
-    /// `true` when nothing but constants is behind it.
-    pub constant: bool,
-    /// `true` for integers.
-    pub whole: bool,
-    /// `true` when no number is above a few, as those of gates and masks.
-    pub bounded: bool,
-    /// `true` for positions and times: inputs, integers, constants and running sums, and what arithmetic makes of them, also
-    /// with other numbers.
-    pub raw: bool,
-    /// The relation of computed numbers to 1.
-    pub one: Option<One>,
-    /// The relation to a number of terms.
-    pub count: Option<Count>,
-    /// `true` for sums with a constant so large in a whole row that the digits of the others are lost.
-    pub shifted: bool,
-    /// The number of small terms that were added one after the other.
-    pub steps: u32,
-}
-
-/// A relation of numbers to a number of terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
-    /// They are counts, lengths or sums, by which another sum is divided.
-    Terms,
-    /// They are reciprocals of these.
-    Share,
-}
-
-/// A relation of computed numbers to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum One {
-    /// They may be near 1, as probabilities are.
-    Near,
-    /// They are what is left to 1, and have the errors of numbers near it.
-    Complement,
-}
-
-impl Fact {
-    const NOTHING: Fact = Fact {
-        size: (1.0, 1.0),
-        floor: None,
-        ceiling: None,
-        by: None,
-        unfit: None,
-        constant: false,
-        whole: false,
-        bounded: false,
-        raw: false,
-        one: None,
-        count: None,
-        shifted: false,
-        steps: 0,
-    };
-
-    /// Returns the constant that gives numbers another size than 1, or a bound.
-    fn named(&self) -> Option<usize> {
-        self.by.filter(|_| self.size != (1.0, 1.0) || self.floor.is_some() || self.ceiling.is_some())
-    }
-
-    /// Returns what holds for numbers of which each has one of two facts.
-    fn or(self, other: Fact) -> Fact {
-        Fact {
-            size: (self.size.0.min(other.size.0), self.size.1.max(other.size.1)),
-            floor: least(self.floor, other.floor),
-            ceiling: most(self.ceiling, other.ceiling),
-            by: self.named().or(other.named()).or(self.by).or(other.by),
-            unfit: self.unfit.or(other.unfit),
-            constant: self.constant && other.constant,
-            whole: self.whole && other.whole,
-            bounded: self.bounded && other.bounded,
-            raw: self.raw && other.raw || self.is_position() || other.is_position(),
-            one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
-            count: self.count.filter(|_| self.count == other.count),
-            shifted: self.shifted || other.shifted,
-            steps: self.steps.max(other.steps),
-        }
-    }
-
-    fn is_position(&self) -> bool {
-        self.raw && !self.constant
-    }
-
-    /// Returns the relation to a number of terms. Integers other than truths count.
-    pub fn count(&self) -> Option<Count> {
-        self.count.or((self.whole && !self.constant && !self.bounded).then_some(Count::Terms))
-    }
-
-    /// Returns whether numbers are what is left to 1.
-    fn is_complement(&self) -> bool {
-        self.one == Some(One::Complement)
-    }
-}
-
-fn least(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::min)
-}
-
-fn most(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::max)
-}
 
 /// The facts of all values.
 pub(super) struct Facts<'a> {
@@ -464,7 +354,8 @@ impl<'a> Facts<'a> {
             }
             "Einsum" | "MatMul" => {
                 let raw = all().all(|fact| fact.raw) && self.is_of_few(placed) || self.runs(&a) || self.runs(&b);
-                self.product(a, b, all().all(|fact| fact.whole), raw)
+                let count = (self.adds_up(&a) || self.adds_up(&b)).then_some(Count::Terms);
+                Fact { count, ..self.product(a, b, all().all(|fact| fact.whole), raw) }
             }
             "Conv" => self.product(a, b, false, a.raw && b.raw && self.is_of_few(placed)),
             _ if self.moves[index] == Some(GraphList::Allow) => self.product(a, b, false, false),
@@ -499,16 +390,22 @@ impl<'a> Facts<'a> {
             None => Some((signed(fact).filter(|known| is_bound(known, place))?.largest.into(), fact.by)),
         };
         let term = terms.iter().enumerate().filter(|_| !all.constant).find_map(bound);
-        let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
+        // A term below the range keeps others from 0, as a mask times a small number.
+        let is_guard = |fact: &&Fact| op != "Sub" && !fact.constant && self.limits.may_vanish(fact.size.1);
+        let guard = terms.iter().filter(is_guard).map(|fact| fact.size.1).reduce(f64::min);
+        let guard = guard.filter(|_| !self.limits.may_vanish(size.1));
+        let moving = terms.iter().fold(guard, |floor, fact| least(floor, fact.floor));
         let by = term.and_then(|(_, by)| by).or(all.by);
         let one = one_of(&terms);
         let is_hiding = |fact: &Fact| fact.constant && known(fact).is_some_and(|known| known.hides);
-        let is_step = |fact: &Fact| fact.size.1 <= SMALL * size.1 && known(fact).is_some_and(Tally::is_uniform);
-        let small_terms = terms.iter().filter(|fact| !fact.constant && is_step(fact)).count() as u32;
+        let is_step = |fact: &Fact| fact.size.1 <= STEP * size.1 && known(fact).is_some_and(Tally::is_uniform);
+        let small_terms: Vec<&Fact> = terms.iter().filter(|fact| !fact.constant && is_step(fact)).collect();
+        // An average of decay 0.98 and rate 0.02 has the size of its numbers.
+        let size = small_terms.iter().fold(size, |size, fact| (size.0 + fact.size.0, size.1 + fact.size.1));
         Fact {
             size,
             floor: small(term.map(|(bound, _)| bound).or(moving)),
-            ceiling: None,
+            ceiling: all.ceiling,
             by,
             one,
             count: terms
@@ -518,7 +415,7 @@ impl<'a> Facts<'a> {
                 .reduce(Fact::or)
                 .and_then(|of| of.count),
             shifted: all.shifted || !all.constant && terms.iter().any(is_hiding),
-            steps: all.steps + small_terms,
+            steps: all.steps + small_terms.len() as u32,
             ..all
         }
     }
@@ -543,6 +440,12 @@ impl<'a> Facts<'a> {
         known.is_some_and(Tally::is_triangle)
     }
 
+    /// Returns whether a constant makes sums in a product: ones.
+    fn adds_up(&self, fact: &Fact) -> bool {
+        let known = fact.by.filter(|_| fact.constant).and_then(|by| self.constants.get(&by));
+        known.is_some_and(|known| known.is_one() && known.largest == 1.0 && known.count > 1)
+    }
+
     /// Returns the fact of a product. Weights make large numbers no larger and small ones no smaller: sums of products of
     /// usual weights have the size of what they read.
     fn product(&self, a: Fact, b: Fact, whole: bool, raw: bool) -> Fact {
@@ -555,6 +458,9 @@ impl<'a> Facts<'a> {
             size if is_small(a, x) || is_small(b, y) => size.max(x.min(y)),
             _ => 1.0,
         };
+        // Two small factors of activations.
+        let tiny = |x: f64, y: f64| !a.constant && !b.constant && x < 1.0 && y < 1.0 && limits.may_vanish(x * y);
+        let size = |x: f64, y: f64| if tiny(x, y) { x * y } else { size(x, y) };
         let size = (size(a.size.0, b.size.0), size(a.size.1, b.size.1));
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a * b);
         let (floor, ceiling) = (small(both(a.floor, b.floor)), both(a.ceiling, b.ceiling));

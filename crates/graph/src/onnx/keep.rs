@@ -1,4 +1,4 @@
-//! The nodes that stay f32 for what they compute. [Facts](super::facts::Fact) about values are followed from constants,
+//! The nodes that stay f32 for what they compute. [Facts](super::fact::Fact) about values are followed from constants,
 //! integers and inputs; a node is kept where a fact meets a reader that needs what the low dtype does not hold.
 //!
 //! | fact | made by | followed through | kept |
@@ -6,15 +6,15 @@
 //! | unfit constant | a number out of range; as a divisor, one that becomes 0 | moves; sums, if large | its readers |
 //! | size beyond a sixteenth of the range | factors, divisors, powers, scales | arithmetic, products | makers, and products that read it |
 //! | size below the range | the same | the same | all up to the reader that makes it larger |
-//! | floor below the range | bounds, constant terms | moves, sums, factors, roots | all up to the division |
-//! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor that reads it |
+//! | floor below the range | bounds, constant terms, terms below the range | moves, sums, factors, roots | all up to the division |
+//! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor or logarithm that reads it |
 //! | integer (`whole`) | integers, rounding | arithmetic, products | all behind an index, a length, a condition |
 //! | near 1, complement (`one`) | sigmoid, tanh, exp, `1 - 1e-4 * x`; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
 //! | position, time (`raw`) | inputs, integers, constants, running sums | arithmetic, products | all up to an angle, a remainder |
-//! | square, product of activations | products | terms, factors | all up to the sum, the mean by weights, the root, a factor below 1/64 |
-//! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add, up to the division by it |
+//! | square, product of activations | products | terms, factors | all up to the sum, the mean by weights, the root, the ratio, a factor below 1/64, a mask of a comparison |
+//! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add or count, up to the division by it |
 //! | lost digits (`shifted`) | sums with a whole row of 1024 or more | moves, terms | all up to the softmax |
-//! | small steps (`steps`) | sums with a factor of 0.01 or less | moves, terms | the sums, from 17 on |
+//! | small steps (`steps`) | sums with a factor of 0.02 or less | moves, terms | the sums, from 17 on |
 //! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
 //! | sum of squares, product of the same numbers | sums, products | terms, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
@@ -26,7 +26,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    facts::{Fact, Facts},
+    fact::Fact,
+    facts::Facts,
     numbers::Unfit,
     tensor::Elem,
     values::{Origin, Placed, Values},
@@ -234,6 +235,7 @@ impl<'a> Keep<'a> {
             let divides = match &placed.node.op[..] {
                 "Mul" => fact.ceiling.is_some(),
                 "Pow" => made.is_some_and(|made| made.ceiling.is_some()),
+                "Log" => fact.floor.or(fact.ceiling).is_some(),
                 _ => fact.floor.is_some(),
             };
             if !divides {

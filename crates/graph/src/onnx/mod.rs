@@ -25,6 +25,7 @@ mod drawn;
 mod edits;
 mod exact;
 mod export;
+mod fact;
 mod facts;
 mod graph;
 mod import;

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    facts::{Count, MANY, One},
+    fact::{Count, One},
+    facts::MANY,
     import::numbers,
     keep::{Carried, Keep, Then},
     tensor::Elem,
@@ -41,7 +42,7 @@ struct Way {
     all: bool,
     /// A reader leads to a root.
     root: bool,
-    /// A reader leads to a division by a number of terms.
+    /// A reader leads to a division by a number of terms, or divides by it.
     share: bool,
 }
 
@@ -66,7 +67,7 @@ impl Keep<'_> {
                 sums[output] = share;
                 self.node(index, Then::Listed, || "adds up what is divided by the number of terms".into());
             }
-            let is_sink = self.is_sink(placed) || self.shrinks(placed) || self.is_ratio(index);
+            let is_sink = self.is_sink(placed) || self.shrinks(placed) || self.is_ratio(index) || self.chooses(placed);
             let because = if self.is_square(placed) && (op == "Mul" && any || root) {
                 "makes squares that are added up, or that a root or a factor makes small"
             } else if op == "Mul" && all && self.are_activations(placed) {
@@ -208,7 +209,9 @@ impl Keep<'_> {
             let of = match self.is_sink(placed) {
                 // A product with weights makes a mean of squares, but most often is a layer.
                 true => Way { any: true, all: SINKS.contains(&op), root: is_root(op) || made.root, share: false },
-                false if self.shrinks(placed) => Way { any: true, all: true, root: true, share: false },
+                false if self.shrinks(placed) || self.chooses(placed) => {
+                    Way { any: true, all: true, root: true, share: false }
+                }
                 // The ratio of squares is small.
                 false if self.is_ratio(index) => Way { any: true, ..Way::default() },
                 false if self.is_step(index) => made,
@@ -222,12 +225,14 @@ impl Keep<'_> {
             let divided = self.divided(placed);
             for (place, &value) in placed.inputs.iter().enumerate() {
                 let Some(value) = value else { continue };
+                // What is divided has no other way.
+                let of = Way { all: of.all || of.any && place == 0 && self.is_ratio(index), ..of };
                 let known = into[value].unwrap_or(Way { all: true, ..Way::default() });
                 into[value] = Some(Way {
                     any: known.any || of.any,
                     all: known.all && of.all,
                     root: known.root || of.root,
-                    share: known.share || share || divided == Some(place),
+                    share: known.share || share || divided.is_some() && (divided == Some(place) || op == "Div"),
                 });
             }
         }
@@ -318,6 +323,32 @@ impl Keep<'_> {
             "Div" => constant(1).is_some_and(|fact| fact.size.1 > 1.0 / SHRINKS),
             _ => false,
         }
+    }
+
+    /// Returns whether a node multiplies by zeros and ones of a comparison of floats, as a Huber loss does: squares beyond the
+    /// range are not chosen, and infinity times 0 is NaN.
+    fn chooses(&self, placed: &Placed<'_>) -> bool {
+        let is_compared = |&value: &usize| {
+            let mut value = self.facts.source(value);
+            while let Origin::Node { node } = self.values.values[value].origin {
+                let maker = &self.values.nodes[node];
+                let from = match maker.op() {
+                    "Cast" | "CastLike" | "Not" => maker.input(0),
+                    // 1 less a mask.
+                    "Sub" if self.facts.input(maker, 0).is_some_and(|fact| fact.constant) => maker.input(1),
+                    "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" => {
+                        return maker.input(0).is_some_and(|value| self.elems[value] == Elem::F32);
+                    }
+                    _ => return false,
+                };
+                match from {
+                    Some(from) => value = self.facts.source(from),
+                    None => return false,
+                }
+            }
+            false
+        };
+        placed.op() == "Mul" && self.is_f16() && placed.inputs.iter().flatten().any(is_compared)
     }
 
     /// Returns whether a product has one value as both operands.

@@ -175,6 +175,35 @@ fn small_bounds_reach_the_division() {
     assert!(!unread.decisions().iter().any(|node| node.to_string().contains("division")));
 }
 
+/// Bounds behind sums: log(1 + 1/x) of a bounded x, and a divisor to which a small number is added where it is 0.
+#[test]
+fn sums_of_reciprocals_and_masks_are_bounded() {
+    let logarithm = [
+        node("Max", &["h", "e"], "c", &[]),
+        node("Reciprocal", &["c"], "i", &[]),
+        node("Add", &["i", "one"], "a", &[]),
+        node("Log", &["a"], "u", &[]),
+    ];
+    let masked = [
+        node("ReduceL2", &["h"], "n", &[axes(&[1])]),
+        node("LessOrEqual", &["n", "zero"], "b", &[]),
+        node("Cast", &["b"], "m", &[int("to", FLOAT)]),
+        node("Mul", &["m", "e"], "g", &[]),
+        node("Add", &["n", "g"], "c", &[]),
+        node("Div", &["h", "c"], "u", &[]),
+    ];
+    let e = f64::from(1e-8f32);
+    let log = |x: f64| (1.0 + 1.0 / x).ln();
+    for (name, middle, full, wanted) in [
+        ("logarithm", &logarithm[..], &["i", "a", "u"][..], [log(3.0), log(4.0), log(e), log(e)]),
+        ("mask", &masked, &["g", "c", "u"], [0.6, 0.8, 0.0, 0.0]),
+    ] {
+        let constants = [scalar("e", 1e-8), scalar("one", 1.0), scalar("zero", 0.0)];
+        let model = between(middle, &constants, 17);
+        check(name, &model, &rows([3.0, 4.0, 0.0, 0.0]), &wanted, &["h", "y"], full, &policy("onnx"));
+    }
+}
+
 /// Cosines of rows, the last of which is 0: products of lengths, each of which float16 holds.
 #[test]
 fn products_of_bounds_reach_the_division() {

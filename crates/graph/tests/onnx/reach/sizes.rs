@@ -117,6 +117,19 @@ fn factors_and_divisors_reach_the_next_product() {
 
 /// A bound of 1 behind a factor makes a step function of small numbers.
 #[test]
+fn small_factors_of_both_operands_reach_the_next_factor() {
+    let middle = [
+        node("Mul", &["h", "small"], "q", &[]),
+        node("Transpose", &["q"], "k", &[]),
+        node("MatMul", &["q", "k"], "s", &[]),
+        node("Mul", &["s", "large"], "u", &[]),
+    ];
+    let model = between(&middle, &[scalar("small", 1e-4), scalar("large", 1e8)], 17);
+    let x = rows([1.0, 2.0, 3.0, 4.0]);
+    check("scores", &model, &x, &[5.0, 11.0, 11.0, 25.0], &["h", "q", "y"], &["s", "u"], &policy("onnx"));
+}
+
+#[test]
 fn bounds_end_large_sizes() {
     let middle = [
         node("Mul", &["h", "k"], "a", &[]),

@@ -83,11 +83,54 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
             &["q", "k", "a"],
             [27f64.tanh(), 64f64.tanh(), -27f64.tanh(), 64f64.tanh()],
         ),
+        // Half the harmonic mean of |x| and |x| + 1.
+        (
+            "harmonic",
+            vec![
+                node("Abs", &["h"], "b", &[]),
+                op("Add", "b", "one", "c"),
+                mul("b", "c", "q"),
+                op("Add", "b", "c", "a"),
+                op("Div", "q", "a", "u"),
+            ],
+            &["q", "u"],
+            [150.25, 200.25, 150.25, 200.25].map(|x: f64| x - 0.25 / (4.0 * x)),
+        ),
+        (
+            "three factors",
+            vec![
+                node("Abs", &["h"], "b", &[]),
+                op("Add", "b", "one", "c"),
+                mul("b", "c", "q"),
+                mul("q", "h", "k"),
+                mul("k", "1e-6", "u"),
+            ],
+            &["q", "k", "u"],
+            [27.09, 64.16, -27.09, 64.16],
+        ),
+        (
+            "huber",
+            vec![
+                node("Abs", &["h"], "a", &[]),
+                op("LessOrEqual", "a", "one", "b"),
+                node("Cast", &["b"], "m", &[int("to", FLOAT)]),
+                mul("h", "h", "q"),
+                mul("q", "half", "p"),
+                mul("p", "m", "left"),
+                op("Sub", "one", "m", "other"),
+                op("Sub", "a", "half", "d"),
+                mul("d", "other", "right"),
+                op("Add", "left", "right", "u"),
+            ],
+            &["q", "p", "left"],
+            [299.5, 399.5, 299.5, 399.5],
+        ),
     ] {
         let constants = vec![
             axis(),
             floats("mask", &[2], &[1.0, 0.0]),
             scalar("one", 1.0),
+            scalar("half", 0.5),
             scalar("minus", -1.0 / 90_000.0),
             scalar("1e-6", 1e-6),
         ];

@@ -300,6 +300,24 @@ fn small_steps_one_after_the_other_are_f32() {
         let wanted = x.map(|x| f64::from(x) * (1.0 + f64::from(1e-3f32)).powi(200));
         check("steps", &model, &rows(x), &wanted, &["h", "a0", "d0", "a199", "y"], &["s1", "s100", "u"], &policy(pack));
     }
+    // A moving average of h from 2h on.
+    let average = |i: usize| {
+        let (from, decayed, new) =
+            (if i == 0 { "d".into() } else { format!("s{i}") }, format!("k{i}"), format!("n{i}"));
+        let to = if i == 199 { "u".to_string() } else { format!("s{}", i + 1) };
+        [
+            node("Mul", &[&from, "decay"], &decayed, &[]),
+            node("Mul", &["h", "rate"], &new, &[]),
+            node("Add", &[&decayed, &new], &to, &[]),
+        ]
+    };
+    let averages: Vec<Message> =
+        std::iter::once(node("Add", &["h", "h"], "d", &[])).chain((0..200).flat_map(average)).collect();
+    for pack in ["onnx", "onnx-bf16"] {
+        let model = between(&averages, &[scalar("decay", 0.98), scalar("rate", 0.02)], 17);
+        let wanted = x.map(|x| f64::from(x) * (1.0 + 0.98f64.powi(200)));
+        check("average", &model, &rows(x), &wanted, &["h", "y"], &["s20", "s100", "u"], &policy(pack));
+    }
     // A few steps, and residual blocks without a small factor.
     for (count, dt) in [(8, 1e-3), (48, 0.5)] {
         let plan = between(&steps(count), &[scalar("dt", dt)], 17);

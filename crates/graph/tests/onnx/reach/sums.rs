@@ -88,6 +88,18 @@ fn sums_written_as_products_are_f32_up_to_the_division() {
             ],
             30.0,
         ),
+        (
+            "weights, added up by a product",
+            vec![
+                node("Transpose", &["h"], "t", &[]),
+                node("Relu", &["t"], "p", &[]),
+                product("MatMul", "p", "h"),
+                node("Transpose", &["ones"], "column", &[]),
+                node("MatMul", &["p", "column"], "k", &[]),
+                node("Div", &["s", "k"], "u", &[]),
+            ],
+            30.0,
+        ),
     ] {
         let first = node("MatMul", &["x", "w"], "h", &[]);
         let last = node("MatMul", &["u", "w"], "y", &[]);
