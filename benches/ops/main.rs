@@ -19,7 +19,7 @@ const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 type Work = (&'static str, &'static [usize]);
 
 /// Sizes from the performance targets, and odd ones.
-const WORKS: [Work; 42] = [
+const WORKS: [Work; 51] = [
     ("matmul", &[256, 256, 256]),
     ("matmul", &[512, 512, 512]),
     ("matmul", &[1024, 1024, 1024]),
@@ -63,11 +63,46 @@ const WORKS: [Work; 42] = [
     ("unscale", &[151, 168_874]),
     ("unscale", &[10, 6_171]),
     ("unscale", &[1, 37]),
+    // Rows and columns of a table, rows that are read or written; with gradients.
+    ("gather", &[4096, 64, 16_384]),
+    ("gather_rows", &[4096, 64, 16_384]),
+    ("scatter_add", &[4096, 64, 16_384]),
+    ("scatter_add_rows", &[4096, 64, 16_384]),
+    ("index_select", &[4096, 64, 16_384]),
+    ("index_add", &[4096, 64, 16_384]),
+    ("index_put", &[4096, 64, 16_384]),
+    ("masked_select", &[4096, 64, 16_384]),
+    ("slice", &[4096, 64, 2048]),
 ];
 
 fn noise(shape: &[usize], dtype: DType) -> Result<Tensor> {
     let numbers = (0..shape.iter().product()).map(|i: usize| ((i * 7919 % 1000) as f32 - 500.0) / 300.0).collect();
     Ok(Tensor::from_vec::<f32>(numbers, shape)?.cast(dtype))
+}
+
+/// Returns an op that reads or writes elements by their index, forward and backward.
+fn indexed(op: &'static str, n: usize, c: usize, m: usize, dtype: DType) -> Result<Box<dyn FnMut() -> Result<()>>> {
+    let index = |count: usize| (0..count).map(|i| (i * 2_654_435_761 % n) as i64).collect::<Vec<_>>();
+    let of = |rows: &[usize], shape: &[usize]| Tensor::from_vec(index(rows.iter().product()), shape);
+    let (each, rows, one) = (of(&[m, c], &[m, c])?, of(&[m], &[m, 1])?.broadcast_to(&[m, c])?, of(&[m], &[m])?);
+    let (table, values) = (Param::new(noise(&[n, c], dtype)?), Param::new(noise(&[m, c], dtype)?));
+    let mask = noise(&[n, c], DType::F32)?.gt(&Tensor::scalar(0.0, DType::F32))?;
+    Ok(Box::new(move || {
+        let (x, y) = (table.tensor(), values.tensor());
+        let made = match op {
+            "gather" => x.gather(0, &each)?,
+            "gather_rows" => x.gather(0, &rows)?,
+            "scatter_add" => x.scatter_add(0, &each, &y)?,
+            "scatter_add_rows" => x.scatter_add(0, &rows, &y)?,
+            "index_select" => x.index_select(0, &one)?,
+            "index_add" => x.index_add(0, &one, &y)?,
+            "index_put" => x.index_put(&one, &y, true)?,
+            "masked_select" => x.masked_select(&mask)?,
+            _ => x.slice(0, 1..m)?,
+        };
+        black_box(made.sum_all()?.backward()?);
+        Ok(())
+    }))
 }
 
 /// Returns the work as a repeatable closure.
@@ -113,6 +148,7 @@ fn ours((op, sizes): Work, dtype: DType) -> Result<Box<dyn FnMut() -> Result<()>
                 Ok(())
             })
         }
+        (op, &[n, c, m]) => indexed(op, n, c, m, dtype)?,
         (op, &[m, n]) => {
             let f: fn(&Tensor) -> Result<Tensor> = match op {
                 "add" => |x| x.add(x),

@@ -48,7 +48,36 @@ def unscale(tensors, size):
     return lambda: torch._amp_foreach_non_finite_check_and_unscale_(grads, found, inverse)
 
 
+def indexed(op):
+    """An op that reads or writes elements by their index, forward and backward."""
+
+    def make(n, c, m):
+        index = lambda count: torch.arange(count) * 2654435761 % n
+        each, one = index(m * c).view(m, c), index(m)
+        rows = one[:, None].expand(m, c)
+        table, values = (torch.randn(size, c, requires_grad=True) for size in (n, m))
+        mask = table.detach() > 0
+
+        def run():
+            with torch.enable_grad():
+                op(table, values, each, rows, one, mask).sum().backward()
+            table.grad = values.grad = None
+
+        return run
+
+    return make
+
+
 OPS = {
+    "gather": indexed(lambda x, y, each, rows, one, mask: x.gather(0, each)),
+    "gather_rows": indexed(lambda x, y, each, rows, one, mask: x.gather(0, rows)),
+    "scatter_add": indexed(lambda x, y, each, rows, one, mask: x.scatter_add(0, each, y)),
+    "scatter_add_rows": indexed(lambda x, y, each, rows, one, mask: x.scatter_add(0, rows, y)),
+    "index_select": indexed(lambda x, y, each, rows, one, mask: x.index_select(0, one)),
+    "index_add": indexed(lambda x, y, each, rows, one, mask: x.index_add(0, one, y)),
+    "index_put": indexed(lambda x, y, each, rows, one, mask: x.index_put((one,), y, accumulate=True)),
+    "masked_select": indexed(lambda x, y, each, rows, one, mask: x.masked_select(mask)),
+    "slice": indexed(lambda x, y, each, rows, one, mask: x[1 : len(y)]),
     "matmul": matmul,
     "linear": linear,
     "conv": conv,

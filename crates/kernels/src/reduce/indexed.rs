@@ -8,6 +8,7 @@ use std::{
 use super::scatter::FEW;
 use crate::{
     float::{Float, Real},
+    memory::Pooled,
     threads::{PASSED, Shared, chunks, split},
 };
 
@@ -133,12 +134,13 @@ impl<'a> Indexed<'a> {
         // thread has this position.
         let at = |i: usize, column: usize| sums.at(base + i * self.behind + after[column]);
         let is_crowded = |count: &&u8| usize::from(**count) > FEW;
+        let mut space = Pooled::uninit(width);
         if !counts.iter().any(|count| is_crowded(&count)) {
             for row in rows {
-                let of_row = self.indices[part(row)].iter().zip(&values[part(row)]).enumerate();
-                for (column, (&i, value)) in of_row {
+                let of_row = self.indices[part(row)].iter().zip(T::widened(&values[part(row)], &mut space));
+                for (column, (&i, value)) in of_row.enumerate() {
                     // SAFETY: see `at`.
-                    unsafe { *at(i as usize, column) += value.widen() };
+                    unsafe { *at(i as usize, column) += *value };
                 }
             }
             return;
@@ -155,11 +157,12 @@ impl<'a> Indexed<'a> {
         };
         let places: Vec<usize> = counts.iter().enumerate().map(&mut place).collect();
         for row in rows {
-            for (column, (&i, value)) in self.indices[part(row)].iter().zip(&values[part(row)]).enumerate() {
+            let of_row = self.indices[part(row)].iter().zip(T::widened(&values[part(row)], &mut space));
+            for (column, (&i, value)) in of_row.enumerate() {
                 match places[i as usize * width + column] {
                     // SAFETY: see `at`.
-                    0 => unsafe { *at(i as usize, column) += value.widen() },
-                    place => wide[place - 1] += value.widen().as_f64(),
+                    0 => unsafe { *at(i as usize, column) += *value },
+                    place => wide[place - 1] += value.as_f64(),
                 }
             }
         }

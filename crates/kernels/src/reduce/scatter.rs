@@ -8,6 +8,9 @@ use crate::{
 /// Maximum number of terms that are added in the type of the elements. More are added in f64.
 pub const FEW: usize = 16;
 
+/// Number of elements that are widened together.
+const PART: usize = 4096;
+
 /// Adds each run of `values` to the run of `sums` at its offset, which counts runs of `run` elements. If a run receives
 /// more than [`FEW`], its sum is kept in f64 and rounded at the end.
 pub fn add_runs<T: Float>(sums: &mut [T::Wide], at: &[usize], run: usize, values: &[T]) {
@@ -15,21 +18,26 @@ pub fn add_runs<T: Float>(sums: &mut [T::Wide], at: &[usize], run: usize, values
         return;
     }
     let mut table = Sums64::of_crowded(sums, at, run);
-    if run == 1 {
-        for (&i, value) in at.iter().zip(values) {
-            match table.places.get(i) {
-                Some(&place @ 1..) => table.sums[place - 1] += value.widen().as_f64(),
-                _ => sums[i] += value.widen(),
+    let some = (PART / run).max(1);
+    let mut space = Pooled::uninit(run * some.min(at.len()));
+    for (at, values) in at.chunks(some).zip(values.chunks(run * some)) {
+        let values = T::widened(values, &mut space);
+        if run == 1 {
+            for (&i, value) in at.iter().zip(values) {
+                match table.places.get(i) {
+                    Some(&place @ 1..) => table.sums[place - 1] += value.as_f64(),
+                    _ => sums[i] += *value,
+                }
             }
+            continue;
         }
-        return table.round_into(sums);
-    }
-    for (&i, values) in at.iter().zip(values.chunks_exact(run)) {
-        match table.run(i) {
-            Some(sums) => sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.widen().as_f64()),
-            None => {
-                let sums = &mut sums[i * run..(i + 1) * run];
-                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.widen());
+        for (&i, values) in at.iter().zip(values.chunks_exact(run)) {
+            match table.run(i) {
+                Some(sums) => sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.as_f64()),
+                None => {
+                    let sums = &mut sums[i * run..(i + 1) * run];
+                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += *value);
+                }
             }
         }
     }
