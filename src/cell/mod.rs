@@ -238,6 +238,12 @@ impl dyn Cell {
         let any: &dyn Any = self;
         any.downcast_ref()
     }
+
+    /// Returns this cell as a concrete type to change it, if it is of that type.
+    pub fn downcast_mut<C: Cell>(&mut self) -> Option<&mut C> {
+        let any: &mut dyn Any = self;
+        any.downcast_mut()
+    }
 }
 
 /// A cell viewed as `dyn Cell`. Implemented for every sized cell and for `dyn Cell` itself.

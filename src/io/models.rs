@@ -109,6 +109,7 @@ impl Document for V1 {
             "level" | "dtype" | "pack" | "rules" | "loss_scale" if allowed.contains(&"net") => {
                 "this looks like a policy, and a model is wanted".into()
             }
+            "data" | "model" if allowed.contains(&"net") => "this looks like a run file, and a model is wanted".into(),
             _ => String::new(),
         }
     }

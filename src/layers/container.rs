@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, se
 use super::spec::NoOptions;
 use crate::{
     Cell, Tensor,
-    cell::{Child, Copies, Forward, Member, NamedSlot, Part, PartMut},
+    cell::{AsCell, Child, Copies, Forward, Member, NamedSlot, Part, PartMut},
     error::{Error, Result},
 };
 
@@ -207,6 +207,14 @@ macro_rules! row_of_cells {
             }
         }
 
+        impl std::ops::IndexMut<usize> for $name {
+            /// # Panics
+            /// When the index is out of range, as for a `Vec`.
+            fn index_mut(&mut self, i: usize) -> &mut Child {
+                &mut self.cells.cells[i]
+            }
+        }
+
         impl std::ops::Index<&str> for $name {
             type Output = Child;
             /// # Panics
@@ -232,6 +240,57 @@ macro_rules! row_of_cells {
 }
 row_of_cells!(Sequential);
 row_of_cells!(CellList);
+
+impl<C: ?Sized + AsCell> Child<C> {
+    /// Runs `f` on the slot of a cell in a [`Sequential`] or [`CellList`], whatever is around it, to replace the cell, and
+    /// returns its result. A new cell has no adapter until a policy is applied again, and an optimizer of the old one does not
+    /// train it.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let rng = &mut Rng::seed(1);
+    /// let mut net = Child::new(sequential![encoder: Dense::new(4, 8, rng), head: Dense::new(8, 2, rng)]);
+    /// net.freeze("encoder")?;
+    /// net.part_mut("head", |head| *head = Child::from(Dense::new(8, 5, rng)))?;
+    /// auto_mixed_precision(&mut net, Level::O2, DType::Bf16)?;
+    /// assert_eq!(net.call(&Tensor::ones(&[3, 4], DType::F32))?.shape(), [3, 5]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when there is no cell at the path, with the nearest path; or when it is a
+    /// field of its cell, which is assigned through [`cell_mut`](Child::cell_mut).
+    #[doc(alias = "set_submodule")]
+    pub fn part_mut<R>(&mut self, path: &str, f: impl FnOnce(&mut Child) -> R) -> Result<R> {
+        self.at(path, |_| ())?;
+        let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let (mut f, mut answer) = (Some(f), None);
+        self.walk_mut(&mut |at, slot| {
+            if at == parent
+                && let Some(place) = slot_in_row(&mut **slot.cell, name)
+                && let Some(f) = f.take()
+            {
+                answer = Some(f(place));
+            }
+        });
+        answer.ok_or_else(|| {
+            let name = if path.is_empty() { "the network itself" } else { path };
+            Error::path(format!(
+                "`{name}` is in no Sequential or CellList; a field is assigned: `net.cell_mut().field = ..`"
+            ))
+        })
+    }
+}
+
+/// Returns the slot of a name, if the cell is a row.
+fn slot_in_row<'a>(cell: &'a mut dyn Cell, name: &str) -> Option<&'a mut Child> {
+    let row = match cell.downcast_ref::<Sequential>() {
+        Some(_) => &mut cell.downcast_mut::<Sequential>()?.cells,
+        None => &mut cell.downcast_mut::<CellList>()?.cells,
+    };
+    let place = row.index_of(name)?;
+    row.cells.get_mut(place)
+}
 
 impl Forward for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {

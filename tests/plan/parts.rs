@@ -125,3 +125,31 @@ fn names_of_cells_are_refused_with_the_reason() {
     assert!(error.to_string().contains("two cells have the name `head`"), "{error}");
     assert_eq!(error.location().unwrap().file, "twice.yaml");
 }
+
+/// The network of a file is `dyn Cell` all the way down.
+#[test]
+fn a_cell_of_a_row_is_replaced_by_its_path() {
+    let rng = &mut Rng::seed(5);
+    let head = sequential![norm: LayerNorm::new(&[8]), out: Dense::new(8, 2, rng)];
+    let mut net = Child::new(sequential![encoder: Dense::new(4, 8, rng), head: head]);
+    let policy = Policy::named("o1-bf16").unwrap();
+    policy.apply(&mut net).unwrap();
+    let x = Tensor::randn(&[3, 4], rng).unwrap();
+    let before = net.part("encoder").unwrap().call(&x).unwrap();
+    let old = net.part_mut("head.out", |out| std::mem::replace(out, Child::from(Dense::new(8, 5, rng)))).unwrap();
+    assert_eq!(old.named_params()[0].1.shape(), [2, 8]);
+    policy.apply(&mut net).unwrap();
+    assert_eq!(net.call(&x).unwrap().shape(), [3, 5]);
+    assert!(net.at("head.out", |slot| slot.adapter.is_some()).unwrap());
+    assert_eq!(bits(&net.part("encoder").unwrap().call(&x).unwrap()), bits(&before));
+    // A field has its type, and a wrong path its nearest.
+    let mut typed = self::net("o2");
+    for (path, words) in
+        [("encoder", "`encoder` is in no Sequential"), ("encoder.3", "did you mean"), ("", "the network itself")]
+    {
+        let error = typed.part_mut(path, |_| ()).unwrap_err();
+        assert!(error.kind() == ErrorKind::Path && error.to_string().contains(words), "{error}");
+    }
+    typed.part_mut("encoder.1", |norm| *norm = Child::from(ReLU)).unwrap();
+    assert_eq!(typed.cell().encoder.cell()[1].cell().kind(), "ReLU");
+}

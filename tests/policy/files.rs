@@ -448,6 +448,10 @@ fn words_of_other_systems_are_known() {
         let message = refused(format!("loss_scale: {{ kind: fixed, {theirs}: 2 }}\n"));
         assert!(message.contains(&format!("unknown key `{theirs}` (here it is `scale`)")), "{message}");
     }
+    for (text, kind) in [("version: 1\nmodel: lenet5\n", "run file"), ("version: 1\nnet: { kind: ReLU }\n", "model")] {
+        let message = Policy::parse(text, "p").unwrap_err().to_string();
+        assert!(message.contains(&format!("this looks like a {kind}, and a policy is wanted")), "{message}");
+    }
     let message = refused("rules: [{ path: fc, recompute: true }]\n".into());
     assert!(message.contains("unknown key `recompute` (here it is `checkpoint`)"), "{message}");
     let low = "(did you mean `low`, the policy's own dtype?)";

@@ -24,7 +24,7 @@ pub(super) enum Mistake {
 }
 
 /// Form that a value should have, in words unless they depend on its key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Map,
     Single,

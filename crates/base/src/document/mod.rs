@@ -15,7 +15,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use self::mistake::{Form, Mistake};
+use self::mistake::{CHARACTER, Form, Mistake, NUMBER};
 pub use self::{
     at::{At, placeless},
     choice::{Choice, Words, words},
@@ -231,7 +231,18 @@ fn words_of<T: Document>(mistake: Mistake, source: &Source<'_>, place: Place) ->
                 let near = did_you_mean(&source.value_at(place), ["true", "false"]);
                 format!("{}{near}", expected("true or false"))
             }
-            Form::Other(words) => expected(words),
+            form @ Form::Other(words) => {
+                let met = source.value_at(place);
+                let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+                let hint = match form {
+                    CHARACTER if met.starts_with("'\\") => "; such a character is in double quotes, `\"\\t\"`",
+                    NUMBER if met.split_once(',').is_some_and(|(a, b)| is_number(a) && is_number(b)) => {
+                        "; a number has a decimal point"
+                    }
+                    _ => "",
+                };
+                format!("{}{hint}", expected(words))
+            }
         },
         Mistake::Words(words) => words,
     }

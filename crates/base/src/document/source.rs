@@ -150,7 +150,8 @@ impl Source<'_> {
         let line = self.line(place.line);
         let rest: String = line.chars().skip(place.column - 1).collect();
         let rest = rest.split(" #").next().unwrap_or("");
-        let end = rest.find([',', ']', '}']).unwrap_or(rest.len());
+        let is_flow = line.chars().take(place.column - 1).any(|c| c == '{' || c == '[');
+        let end = rest.find([',', ']', '}']).filter(|_| is_flow).unwrap_or(rest.len());
         rest[..end].trim_matches([' ', ':']).chars().take(40).collect()
     }
 

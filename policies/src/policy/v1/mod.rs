@@ -82,6 +82,16 @@ impl Document for PolicyV1 {
         matches!(key, "white" | "black" | "promote")
     }
 
+    fn place(key: &str, allowed: &[&str]) -> String {
+        match key {
+            "data" | "model" | "policy" if allowed.contains(&"level") => {
+                "this looks like a run file, and a policy is wanted".into()
+            }
+            "net" | "input" if allowed.contains(&"level") => "this looks like a model, and a policy is wanted".into(),
+            _ => String::new(),
+        }
+    }
+
     fn allowed(key: &str) -> &'static str {
         match key {
             "dtype" => "float16, bfloat16",

@@ -78,7 +78,7 @@ impl Csv {
         }
         let origin = self.origin();
         let table = Table::of_either(self, &origin, bytes).ok()?;
-        let delimiter = table.other_delimiter().unwrap_or(self.delimiter);
+        let delimiter = table.other_delimiter.unwrap_or(self.delimiter);
         let (split, mut found) = (Csv { delimiter, ..self.clone() }, Csv { delimiter, ..self.clone() });
         let table = Table::of_either(&split, &origin, bytes).ok()?;
         let places =

@@ -30,6 +30,8 @@ pub(super) struct Table<'a> {
     pub(super) header: Option<Header>,
     /// Number of columns of each row.
     pub(super) width: usize,
+    /// A delimiter that makes several columns of the only one.
+    pub(super) other_delimiter: Option<char>,
 }
 
 /// Columns to read, counted from 0.
@@ -47,8 +49,15 @@ pub(super) struct Row {
 /// Hint for a row that begins with `#`.
 const COMMENT: &str = "; the line begins with `#`, and a table has no comments: remove it";
 
-fn separator_in(name: &str) -> Option<char> {
-    [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met))
+/// Delimiters besides the comma. Names have spaces as well.
+const OTHERS: [char; 4] = [';', '\t', '|', ' '];
+
+/// Returns the delimiter of several numbers in one cell.
+fn between_numbers(cell: &str) -> Option<char> {
+    let is_number = |part: &str| {
+        part.contains(|c: char| c.is_ascii_digit()) && part.chars().all(|c| c.is_ascii_digit() || ".,-+eE".contains(c))
+    };
+    OTHERS.into_iter().find(|&met| cell.contains(met) && cell.split(met).all(is_number))
 }
 
 fn fields(count: usize) -> String {
@@ -81,7 +90,7 @@ impl<'a> Table<'a> {
         })?;
         let format = NumberFormat::new(csv.decimal, csv.thousands)?;
         let (text, note) = text?;
-        let mut table = Table { origin, text, note, delimiter, format, header: None, width: 0 };
+        let mut table = Table { origin, text, note, delimiter, format, header: None, width: 0, other_delimiter: None };
         let Some(first) = table.all_rows().next().transpose()? else {
             return Err(Error::data("the file is empty").in_file(origin));
         };
@@ -91,11 +100,27 @@ impl<'a> Table<'a> {
             return Err(table.at(first.line, words));
         }
         table.width = first.fields.len();
+        table.other_delimiter = match &first.fields {
+            cells if cells.len() == 1 => [',', OTHERS[0], OTHERS[1], OTHERS[2], OTHERS[3]]
+                .into_iter()
+                .find(|met| cells[0].contains(*met) && *met != csv.delimiter),
+            _ => None,
+        };
         table.check_quotes()?;
         if csv.header {
             let names = first.fields.iter().map(str::to_string).collect();
             table.header = Some(Header::of(first.line, names).map_err(|words| table.at(first.line, words))?);
             table.check_header(csv)?;
+        } else if let Some((place, met)) =
+            first.fields.iter().enumerate().find_map(|(place, cell)| Some((place, between_numbers(cell)?)))
+            && table.width > 1
+        {
+            let (cell, met) = (printable(&first.fields[place]), met.escape_debug());
+            let words = format!(
+                "column {}: `{cell}` has several numbers; `delimiter: \"{met}\"` makes columns of them",
+                place + 1
+            );
+            return Err(table.at(first.line, words));
         }
         Ok(table)
     }
@@ -174,25 +199,15 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Suggests what reads a header that is a comment, or has only one column.
+    /// Suggests what reads a header that is a comment, or rows of only one column.
     fn header_hint(&self) -> String {
-        let Some(names @ [name, ..]) = self.header.as_ref().map(Header::names) else { return String::new() };
-        if name.starts_with('#') {
+        let name = self.header.as_ref().and_then(|header| header.names().first());
+        if name.is_some_and(|name| name.starts_with('#')) {
             return "; the first line begins with `#`, and a table has no comments: remove it".into();
         }
-        if names.len() > 1 {
-            return String::new();
-        }
-        let Some(met) = separator_in(name) else { return String::new() };
-        format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
-    }
-
-    /// Returns the delimiter that makes several columns of a header with one.
-    pub fn other_delimiter(&self) -> Option<char> {
-        match self.header.as_ref().map(Header::names) {
-            Some([name]) => separator_in(name),
-            _ => None,
-        }
+        let Some(met) = self.other_delimiter else { return String::new() };
+        let first = if self.header.is_some() { "header" } else { "first row" };
+        format!("; the {first} has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
     }
 
     /// Formats a column with its name, for display.
@@ -219,7 +234,8 @@ impl<'a> Table<'a> {
         match column {
             Column::Number(number) if (1..=self.width).contains(number) => Ok(number - 1),
             Column::Number(number) => {
-                unknown(format!("there is no column {number}; the file has {}, counted from 1", self.width))
+                let (width, hint) = (self.width, self.header_hint());
+                unknown(format!("there is no column {number}; the file has {width}, counted from 1{hint}"))
             }
             Column::Name(name) => {
                 let shown = printable(name);

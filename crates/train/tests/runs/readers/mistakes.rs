@@ -108,6 +108,12 @@ const CSV: &[Mistake] = &[
     }),
     ("another delimiter than that of the file", |_| parse(flowers().delimiter(';'), FLOWERS)),
     ("the delimiter of the file among words", |_| parse(Csv::new("a.csv"), "a;b\n1;2\n")),
+    ("spaces between the numbers of a file without a header", |_| {
+        parse(Csv::new("a.csv").header(false).target(3), "1.5 2 0\n2.5 3 1\n")
+    }),
+    ("decimal commas of a file without a header", |_| {
+        parse(Csv::new("a.csv").header(false).target(2), "1,5;2;0\n2,5;3;1\n")
+    }),
     ("a decimal comma in an input", |_| parse(flowers().delimiter(';'), "petal;species\n1,5;rose\n")),
     ("a decimal comma without quotes", |_| parse(flowers().numbers(), "petal,species\n20,5,60,24\n")),
     ("decimal commas in the target", |_| parse(flowers().delimiter(';'), "petal;species\n20;60,24\n21;63,54\n")),
