@@ -1,7 +1,7 @@
 //! Conversions between f32 and the codes of `precast-lowbit`, with the widest vectors of the machine. The loops are those of
 //! that package, and so are the bits.
 
-use half::bf16;
+use half::{bf16, slice::HalfFloatSliceExt};
 use precast_base::Result;
 pub use precast_lowbit::{Delayed, DelayedRule, Matrix, Operand, Overflow, ScaleRule, Stream, amax_to_scale};
 use precast_lowbit::{Format, Granularity, Rounding};
@@ -75,16 +75,22 @@ pub fn decode(format: Format, codes: &[u8], x: &mut [f32]) -> Result<()> {
     each_format!(format, of => of.decode_into(codes, x))
 }
 
-/// Replaces each number by that of its code, as [`Format::round`] does.
-pub fn round(format: Format, x: &mut [f32]) {
-    each_format!(format, of => of.round(x));
+/// Writes each number as that of its code, as [`Format::round_into`] does.
+fn round_into<T: Float<Wide = f32>>(format: Format, x: &[T], by: [f32; 2], to: &mut [bf16]) -> Result<()> {
+    let bits = to.reinterpret_cast_mut();
+    if T::WIDENS_IN_LOOPS {
+        return each_format!(format, of => of.round_into(x, T::widen, by, bits));
+    }
+    let mut space = uninit_vec(x.len());
+    let wide = T::widened(x, &mut space);
+    each_format!(format, of => of.round_into(wide, |x| x, by, bits))
 }
 
 /// An operand of a product: numbers, row by row, and the scale of each row, or one for all.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Factors {
     /// The numbers, which are those of codes, with the scales of blocks.
-    pub numbers: Vec<bf16>,
+    pub numbers: Pooled<bf16>,
     /// The scales.
     pub scales: Vec<f32>,
 }
@@ -109,7 +115,7 @@ pub fn factors<T: Float<Wide = f32>>(
         let wide = T::widen_slice(x);
         let matrix = Matrix::new(&wide, rows, columns)?;
         let (wide, scales) = operand.quantize(if is_transposed { matrix.t() } else { matrix }, random)?.factors();
-        let mut numbers = vec![bf16::ZERO; wide.len()];
+        let mut numbers = uninit_vec(wide.len());
         bf16::narrow_into(&wide, &mut numbers);
         return Ok(Factors { numbers, scales });
     }
@@ -122,7 +128,7 @@ pub fn factors<T: Float<Wide = f32>>(
     };
     operand.granularity.check([rows, columns])?;
     let (is_outer, across) = (width == columns, columns / width);
-    let mut numbers = vec![bf16::ZERO; x.len()];
+    let mut numbers: Pooled<bf16> = uninit_vec(x.len());
     let mut scales = vec![1.0; rows];
     // Rows of whole blocks that fit into the first cache.
     let lines = (BAND / (height * columns).max(1)).max(1) * height;
@@ -131,18 +137,25 @@ pub fn factors<T: Float<Wide = f32>>(
     threads::chunks(&mut bands, 1, x.len() * threads::PASSED, |i, bands| {
         let (numbers, scales, result) = &mut bands[0];
         let first = i * lines * columns;
-        let mut wide = vec![0.0; numbers.len()];
-        T::widen_into(&x[first..first + numbers.len()], &mut wide);
-        // The factors of each group of each row.
-        let (mut up, mut down) = (vec![0.0; scales.len() * across], vec![0.0; scales.len() * across]);
+        let x = &x[first..first + numbers.len()];
+        if let Some(scale) = scale.filter(|_| is_outer && !is_random) {
+            scales.fill(1.0 / scale);
+            *result = round_into(operand.format, x, [scale, 1.0], numbers);
+            return;
+        }
+        let mut space = uninit_vec(x.len());
+        let wide = T::widened(x, &mut space);
+        // The largest magnitude of each group of each row, and its factors.
+        let mut largest = vec![0.0; scales.len() * across];
+        vectorized(|| largest.iter_mut().zip(wide.chunks_exact(width)).for_each(|(amax, x)| *amax = magnitude(x)));
+        let (mut up, mut down) = (vec![0.0; largest.len()], vec![0.0; largest.len()]);
         for block in 0..scales.len() / height {
             for group in 0..across {
                 let rows = block * height..(block + 1) * height;
-                let part = |row: usize| &wide[row * columns + group * width..][..width];
                 let (encode, decode) = match scale {
                     Some(scale) => (scale, 1.0 / scale),
                     None => {
-                        let amax = rows.clone().map(|row| f32::peak(part(row)) as f32).fold(0.0, f32::max);
+                        let amax = rows.clone().map(|row| largest[row * across + group]).fold(0.0, f32::max);
                         operand.group_factors(amax).unwrap_or((1.0, 1.0))
                     }
                 };
@@ -151,19 +164,18 @@ pub fn factors<T: Float<Wide = f32>>(
                 }
             }
         }
-        multiply(&mut wide, width, &up);
-        if is_random {
-            let mut codes = vec![0; wide.len()];
-            let coded = encode_stochastic(operand.format, &wide, (random, first), &mut codes);
-            *result = coded.and_then(|()| decode(operand.format, &codes, &mut wide));
-        } else {
-            round(operand.format, &mut wide);
+        if is_outer {
+            scales.copy_from_slice(&down);
+            down.fill(1.0);
         }
-        match is_outer {
-            true => scales.copy_from_slice(&down),
-            false => multiply(&mut wide, width, &down),
-        }
-        bf16::narrow_into(&wide, numbers);
+        *result = match is_random {
+            true => random_into(operand.format, wide, width, [&up, &down], (random, first), numbers),
+            false => {
+                let groups = wide.chunks_exact(width).zip(numbers.chunks_exact_mut(width));
+                let mut groups = groups.zip(up.iter().zip(&down));
+                groups.try_for_each(|((x, to), (&up, &down))| round_into(operand.format, x, [up, down], to))
+            }
+        };
     });
     bands.into_iter().try_for_each(|(.., result)| result)?;
     if operand.granularity == Granularity::Tensor || !is_outer {
@@ -173,6 +185,30 @@ pub fn factors<T: Float<Wide = f32>>(
         scales.push(1.0);
     }
     Ok(Factors { numbers, scales })
+}
+
+/// Returns the largest magnitude of finite numbers.
+#[inline(always)]
+fn magnitude(x: &[f32]) -> f32 {
+    f32::from_bits(x.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31))))
+}
+
+/// Writes each number as that of its code, which is rounded at random, with the factors of its group.
+fn random_into(
+    format: Format,
+    x: &[f32],
+    width: usize,
+    [up, down]: [&[f32]; 2],
+    random: (Stream, usize),
+    to: &mut [bf16],
+) -> Result<()> {
+    let (mut wide, mut codes) = (x.to_vec(), vec![0; x.len()]);
+    multiply(&mut wide, width, up);
+    encode_stochastic(format, &wide, random, &mut codes)?;
+    decode(format, &codes, &mut wide)?;
+    multiply(&mut wide, width, down);
+    bf16::narrow_into(&wide, to);
+    Ok(())
 }
 
 /// Numbers of a band of rows.
@@ -198,20 +234,23 @@ fn multiply(x: &mut [f32], width: usize, by: &[f32]) {
 }
 
 /// Returns the transpose of a matrix with rows of this length.
-pub fn transposed<T: Copy + Default>(x: &[T], columns: usize) -> Vec<T> {
-    /// Rows and columns of a tile, whose lines the cache keeps.
-    const TILE: usize = 16;
+pub fn transposed<T: Float>(x: &[T], columns: usize) -> Pooled<T> {
+    /// Columns of a band, whose lines the cache keeps; a line of the result is written at once.
+    const TILE: usize = 32;
     let rows = x.len().checked_div(columns).unwrap_or(0);
-    let mut to = vec![T::default(); x.len()];
-    for top in (0..rows).step_by(TILE) {
-        for left in (0..columns).step_by(TILE) {
-            for row in top..rows.min(top + TILE) {
-                for column in left..columns.min(left + TILE) {
-                    to[column * rows + row] = x[row * columns + column];
+    let mut to = uninit_vec(x.len());
+    threads::chunks(&mut to, (TILE * rows).max(1), x.len() * threads::PASSED, |i, to: &mut [T]| {
+        let left = i * TILE;
+        for top in (0..rows).step_by(TILE) {
+            for (column, to) in to.chunks_exact_mut(rows).enumerate() {
+                let last = rows.min(top + TILE);
+                let from = x[top * columns..last * columns].chunks_exact(columns);
+                for (to, from) in to[top..last].iter_mut().zip(from) {
+                    *to = from[left + column];
                 }
             }
         }
-    }
+    });
     to
 }
 
@@ -222,22 +261,30 @@ pub fn scaled<T: Float<Wide = f32>>(sums: &[f32], n: usize, scales: [&[f32]; 2],
     let [of_rows, of_columns] = scales;
     let band = (BAND / n.max(1)).max(1);
     threads::chunks(&mut out, (band * n).max(1), sums.len() * threads::PASSED, |i, out: &mut [T]| {
-        let mut wide = sums[i * band * n..][..out.len()].to_vec();
-        vectorized(|| {
-            for (row, y) in wide.chunks_exact_mut(n).enumerate() {
-                let of_row = if of_rows.len() == 1 { of_rows[0] } else { of_rows[i * band + row] };
-                match of_columns {
-                    &[one] => y.iter_mut().for_each(|y| *y = *y * of_row * one),
-                    each => y.iter_mut().zip(each).for_each(|(y, scale)| *y = *y * of_row * scale),
-                }
-                for (y, bias) in y.iter_mut().zip(bias.into_iter().flatten()) {
-                    *y += bias;
-                }
-            }
-        });
+        let sums = &sums[i * band * n..][..out.len()];
+        let of_rows = if of_rows.len() == 1 { of_rows } else { &of_rows[i * band..] };
+        if let Some(out) = T::wide_mut(out) {
+            return scale_rows(sums, n, [of_rows, of_columns], bias, out);
+        }
+        let mut wide = uninit_vec(out.len());
+        scale_rows(sums, n, [of_rows, of_columns], bias, &mut wide);
         T::narrow_into(&wide, out);
     });
     out
+}
+
+fn scale_rows(sums: &[f32], n: usize, [of_rows, of_columns]: [&[f32]; 2], bias: Option<&[f32]>, to: &mut [f32]) {
+    vectorized(|| {
+        for (row, (to, sums)) in to.chunks_exact_mut(n).zip(sums.chunks_exact(n)).enumerate() {
+            let of_row = if of_rows.len() == 1 { of_rows[0] } else { of_rows[row] };
+            let each = to.iter_mut().zip(sums);
+            match of_columns {
+                &[one] => each.for_each(|(to, sum)| *to = *sum * of_row * one),
+                scales => each.zip(scales).for_each(|((to, sum), scale)| *to = *sum * of_row * scale),
+            }
+            to.iter_mut().zip(bias.into_iter().flatten()).for_each(|(to, bias)| *to += bias);
+        }
+    });
 }
 
 /// Numbers in 8 bits: a code for each, and a scale for each row.
@@ -340,9 +387,10 @@ mod tests {
                 let expected = codes.iter().flat_map(|&code| format.decode(&[code]));
                 assert!(decoded.iter().zip(expected).all(|(x, y)| x.to_bits() == y.to_bits()), "{format}");
                 if overflow == Overflow::Saturate {
-                    let mut rounded = x.clone();
-                    round(format, &mut rounded);
-                    assert!(rounded.iter().zip(&decoded).all(|(x, y)| x.to_bits() == y.to_bits()), "{format}");
+                    let mut rounded = vec![bf16::ZERO; x.len()];
+                    round_into(format, &x, [1.0, 0.75], &mut rounded).unwrap();
+                    let expected = decoded.iter().map(|x| bf16::from_f32(x * 0.75));
+                    assert!(rounded.iter().zip(expected).all(|(x, y)| x.to_bits() == y.to_bits()), "{format}");
                 }
             }
             let (mut codes, mut bits) = (vec![0; x.len()], vec![0; x.len()]);

@@ -13,6 +13,8 @@ use super::{
 pub trait Float: Element + Item {
     /// Type of the arithmetic: f64 for f64, f32 for everything narrower.
     type Wide: Real;
+    /// `true` if the compiler vectorizes loops over [`widen`](Float::widen).
+    const WIDENS_IN_LOOPS: bool;
     /// Widens exactly.
     fn widen(self) -> Self::Wide;
     /// Rounds once, to nearest even. Overflows to infinity; NaN stays NaN.
@@ -59,6 +61,7 @@ macro_rules! wide_float {
     ($($t:ty),*) => { $(
         impl Float for $t {
             type Wide = $t;
+            const WIDENS_IN_LOOPS: bool = true;
             #[inline(always)]
             fn widen(self) -> $t { self }
             #[inline(always)]
@@ -76,9 +79,10 @@ macro_rules! wide_float {
 wide_float!(f64, f32);
 
 macro_rules! low_float {
-    ($($t:ty),*) => { $(
+    ($($t:ty: $is_plain:literal),*) => { $(
         impl Float for $t {
             type Wide = f32;
+            const WIDENS_IN_LOOPS: bool = $is_plain;
             #[inline(always)]
             fn widen(self) -> f32 { self.load_one() }
             #[inline(always)]
@@ -105,7 +109,7 @@ macro_rules! low_float {
         }
     )* };
 }
-low_float!(f16, bf16);
+low_float!(f16: false, bf16: true);
 
 impl Real for f32 {
     #[inline(always)]

@@ -116,27 +116,34 @@ impl Format {
         Ok(())
     }
 
-    /// Replaces each number by that of its code, as [`encode`](Format::encode) and [`decode`](Format::decode) do; one above the
-    /// range by the largest.
+    /// Writes each number as that of its code, as [`encode`](Format::encode) and [`decode`](Format::decode) do, one above the
+    /// range as the largest: the number, which `widen` makes of an element, is multiplied by `up` before and by `down`
+    /// afterwards, and rounded to bf16, of which the bits are written.
     ///
     /// ```
     /// use precast_lowbit::Format;
-    /// let mut x = [1.06, -1000.0];
-    /// Format::E4M3.round(&mut x);
-    /// assert_eq!(x, [1.0, -448.0]);
+    /// let mut bits = [0; 2];
+    /// Format::E4M3.round_into(&[1.06, -1000.0], |x| x, [1.0, 1.0], &mut bits)?;
+    /// assert_eq!(bits.map(|bits| f32::from_bits(u32::from(bits) << 16)), [1.0, -448.0]);
+    /// # Ok::<(), precast_base::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](precast_base::ErrorKind::Shape) when the lengths differ.
     #[inline(always)]
-    pub fn round(self, x: &mut [f32]) {
+    pub fn round_into<X: Copy>(self, x: &[X], widen: impl Fn(X) -> f32, by: [f32; 2], bits: &mut [u16]) -> Result<()> {
+        same_length(x.len(), bits.len())?;
         match self {
-            Format::E4M3 => each_in_place(x, |x| float_rounded(fields(Format::E4M3), x)),
-            Format::E5M2 => each_in_place(x, |x| float_rounded(fields(Format::E5M2), x)),
-            Format::E3M2 => each_in_place(x, |x| float_rounded(fields(Format::E3M2), x)),
-            Format::E2M3 => each_in_place(x, |x| float_rounded(fields(Format::E2M3), x)),
-            Format::E2M1 => each_in_place(x, |x| float_rounded(fields(Format::E2M1), x)),
-            Format::E8M0 => each_in_place(x, |x| self.decode(&[power_of_two(x)])[0]),
-            Format::Int8 => each_in_place(x, integer_rounded::<8>),
-            Format::Int4 => each_in_place(x, integer_rounded::<4>),
+            Format::E4M3 => each_rounded(x, widen, by, bits, |x| float_rounded(fields(Format::E4M3), x)),
+            Format::E5M2 => each_rounded(x, widen, by, bits, |x| float_rounded(fields(Format::E5M2), x)),
+            Format::E3M2 => each_rounded(x, widen, by, bits, |x| float_rounded(fields(Format::E3M2), x)),
+            Format::E2M3 => each_rounded(x, widen, by, bits, |x| float_rounded(fields(Format::E2M3), x)),
+            Format::E2M1 => each_rounded(x, widen, by, bits, |x| float_rounded(fields(Format::E2M1), x)),
+            Format::E8M0 => each_rounded(x, widen, by, bits, |x| self.decode(&[power_of_two(x)])[0]),
+            Format::Int8 => each_rounded(x, widen, by, bits, integer_rounded::<8>),
+            Format::Int4 => each_rounded(x, widen, by, bits, integer_rounded::<4>),
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -197,8 +204,23 @@ fn each<A: Copy, B>(from: &[A], to: &mut [B], convert: impl Fn(A) -> B) {
 }
 
 #[inline(always)]
-fn each_in_place(x: &mut [f32], convert: impl Fn(f32) -> f32) {
-    x.iter_mut().for_each(|x| *x = convert(*x));
+fn each_rounded<X: Copy>(
+    x: &[X],
+    widen: impl Fn(X) -> f32,
+    [up, down]: [f32; 2],
+    bits: &mut [u16],
+    round: impl Fn(f32) -> f32,
+) {
+    each(x, bits, |x| bf16_bits(round(widen(x) * up) * down));
+}
+
+/// Returns the bits of the nearest bf16, ties to even.
+#[inline(always)]
+fn bf16_bits(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
+    // A NaN stays one.
+    if x.is_nan() { (bits >> 16) as u16 | 1 << 6 } else { rounded }
 }
 
 #[inline(always)]

@@ -76,12 +76,12 @@ impl Geometry {
 pub fn patches(g: &Geometry, x: &[f32], group: usize) -> Vec<f32> {
     let (rows, outputs, channels) = (g.patch(), g.out_volume(), g.in_channels * g.in_volume());
     let mut columns = vec![0.0; rows * outputs];
-    (0..g.batch)
-        .flat_map(|image| {
-            g.im2col(part(x, image * g.groups + group, channels), &mut columns);
-            transposed(&columns, outputs)
-        })
-        .collect()
+    let mut all = Vec::with_capacity(g.batch * columns.len());
+    for image in 0..g.batch {
+        g.im2col(part(x, image * g.groups + group, channels), &mut columns);
+        all.extend_from_slice(&transposed(&columns, outputs));
+    }
+    all
 }
 
 /// Adds [patches] of a group of channels to the images from which they come.

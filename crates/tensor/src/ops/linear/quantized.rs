@@ -328,11 +328,15 @@ impl Side {
     /// Returns the rows of a group of channels: `[n * outputs, width]`.
     fn rows(self, g: &Geometry, x: &[f32], group: usize) -> Vec<f32> {
         let len = g.out_channels * g.out_volume();
-        let image = |image: usize| transposed(&x[(image * g.groups + group) * len..][..len], g.out_volume());
-        match self {
-            Side::Patches => patches(g, x, group),
-            Side::Channels => (0..g.batch).flat_map(image).collect(),
+        if let Side::Patches = self {
+            return patches(g, x, group);
         }
+        let mut rows = Vec::with_capacity(g.batch * len);
+        for image in 0..g.batch {
+            let channels = &x[(image * g.groups + group) * len..][..len];
+            rows.extend_from_slice(&transposed(channels, g.out_volume()));
+        }
+        rows
     }
 
     /// Writes the rows of a group of channels to a tensor that is 0 there.
