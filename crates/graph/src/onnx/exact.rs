@@ -137,6 +137,10 @@ impl Keep<'_> {
                 ("Acos" | "Asin" | "Atanh" | "CumProd" | "Log" | "ReduceProd", _) => {
                     read(0).filter(|&value| one(value).is_some())
                 }
+                // A high power makes a small error a large one.
+                ("Pow", _) if read(1).is_some_and(|value| is_high(&self.facts.fact(value))) => {
+                    read(0).filter(|&value| one(value).is_some())
+                }
                 ("Div", _) => left(1).or(left(0).filter(|_| !is_constant(1))),
                 (_, Some(place)) => left(place),
                 _ => None,
@@ -179,6 +183,14 @@ impl Keep<'_> {
     pub fn shifts(&mut self) {
         let mut entered = vec![false; self.values.values.len()];
         for (index, placed) in self.values.nodes.iter().enumerate() {
+            let inputs = || placed.inputs.iter().flatten();
+            let offset = |value: &usize| {
+                self.facts.constants.get(value).is_some_and(|known| known.is_offset(&self.facts.limits))
+            };
+            let is_moving = |value: &usize| !self.facts.fact(*value).constant;
+            if ["Add", "Sub"].contains(&placed.op()) && inputs().any(offset) && inputs().any(is_moving) {
+                self.node(index, Then::Denied, || "adds a number that hides the digits of others".into());
+            }
             let read = placed.input(0);
             let Some(value) = read.filter(|_| ["LogSoftmax", "Softmax"].contains(&placed.op())) else {
                 continue;
@@ -265,6 +277,10 @@ impl Keep<'_> {
             _ => None,
         }
     }
+}
+
+fn is_high(exponent: &Fact) -> bool {
+    exponent.constant && exponent.size.0 >= 16.0
 }
 
 /// Returns the nodes whose coordinates, boxes or indices come from a low product, with the product and a word for what they read.

@@ -189,7 +189,8 @@ impl<'a> Facts<'a> {
     fn is_area(&self, placed: &Placed<'_>, before: &[Option<Fact>]) -> bool {
         let moving = || placed.inputs.iter().flatten().filter(|value| !self.get(**value, before).constant);
         let is_int = placed.output(0).is_some_and(|output| self.elems[output].is_int());
-        is_int
+        let are_counts = || moving().all(|value| self.get(*value, before).count() == Some(Count::Terms));
+        (is_int || placed.op() == "Mul" && are_counts())
             && match placed.op() {
                 "Size" => true,
                 "Mul" => moving().count() == 2,
@@ -237,8 +238,10 @@ impl<'a> Facts<'a> {
                 };
                 let floor = a.floor.or(b.floor).filter(|_| a.ceiling.or(b.ceiling).is_none());
                 let floor = floor.map(|_| a.floor.unwrap_or(a.size.0) * b.floor.unwrap_or(b.size.0));
+                let is_one = |fact: &Fact| fact.constant && 0.99 <= fact.size.0 && fact.size.1 <= 1.01;
                 let one = match (a.one, b.one) {
                     (Some(One::Near), Some(One::Near)) => Some(One::Near),
+                    _ if is_one(&a) || is_one(&b) => both.one,
                     _ => both.one.filter(|one| *one == One::Complement),
                 };
                 let moving = if a.constant { b } else { a };
@@ -310,11 +313,14 @@ impl<'a> Facts<'a> {
                 }
             }
             "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
-            "ReduceMean" => a,
+            // What is far from 1 outweighs what is left to it.
+            "ReduceMean" => Fact { one: None, ..a },
             "CumSum" => Fact { raw: true, bounded: false, count: Some(Count::Terms), ..a },
             "ReduceSum" => Fact { bounded: false, count: Some(Count::Terms), ..a },
             "ReduceL1" => Fact { raw: false, whole: false, bounded: false, count: Some(Count::Terms), ..a },
-            "AveragePool" | "GlobalAveragePool" | "ReduceL2" => Fact { raw: false, whole: false, bounded: false, ..a },
+            "AveragePool" | "GlobalAveragePool" | "ReduceL2" => {
+                Fact { raw: false, whole: false, bounded: false, one: None, ..a }
+            }
             "LeakyRelu" | "PRelu" | "Elu" | "Celu" => {
                 let slope = self.attribute(placed, "alpha")?.map_or(1.0, f64::from).max(if op == "PRelu" {
                     b.size.1
@@ -350,7 +356,9 @@ impl<'a> Facts<'a> {
                 let factor = self.attribute(placed, "alpha")?.map_or(1.0, |factor| f64::from(factor.abs()));
                 let whole = factor == 1.0 && all().all(|fact| fact.whole);
                 let made = self.product(a, b, whole, a.raw && b.raw && self.is_of_few(placed));
-                Fact { size: (made.size.0 * factor, made.size.1 * factor), ..made }
+                let added = self.attribute(placed, "beta")?.map_or(0.0, |factor| f64::from(factor.abs()));
+                let added = input(2).map_or(0.0, |fact| fact.size.1 * added);
+                Fact { size: (made.size.0 * factor, (made.size.1 * factor).max(added)), ..made }
             }
             "Einsum" | "MatMul" => {
                 let raw = all().all(|fact| fact.raw) && self.is_of_few(placed) || self.runs(&a) || self.runs(&b);

@@ -9,14 +9,15 @@
 //! | floor below the range | bounds, constant terms, terms below the range | moves, sums, factors, roots | all up to the division |
 //! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor or logarithm that reads it |
 //! | integer (`whole`) | integers, rounding | arithmetic, products | all behind an index, a length, a condition |
-//! | near 1, complement (`one`) | sigmoid, tanh, exp, `1 - 1e-4 * x`; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
+//! | near 1, complement (`one`) | sigmoid, tanh, exp, `1 - 1e-4 * x`; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm, high power |
 //! | position, time (`raw`) | inputs, integers, constants, running sums | arithmetic, products | all up to an angle, a remainder |
 //! | square, product of activations | products | terms, factors | all up to the sum, the mean by weights, the root, the ratio, a factor below 1/64, a mask of a comparison |
 //! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add or count, up to the division by it |
 //! | lost digits (`shifted`) | sums with a whole row of 1024 or more | moves, terms | all up to the softmax |
 //! | small steps (`steps`) | sums with a factor of 0.02 or less | moves, terms | the sums, from 17 on |
-//! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
-//! | sum of squares, product of the same numbers | sums, products | terms, constant factors | all up to their difference |
+//! | mean of squares, square of a mean | sums, products with weights of one sign, or of known places | moves, constant factors | all up to their difference |
+//! | sum of squares, product of the same numbers or another square | sums, products | terms, constant factors | all up to their difference |
+//! | offset | constants of which all hide digits | - | the sum |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
 //! | function without the dtype | ops that runtimes compute by other ops, or join with the product before them | | the op |
@@ -189,7 +190,7 @@ impl<'a> Keep<'a> {
         };
         if limits.may_overflow(made.size.1) {
             let because = words("makes", &made, self);
-            return self.node(index, Then::Denied, || because);
+            self.node(index, Then::Denied, || because);
         }
         let is_product = self.facts.moves[index] == Some(GraphList::Allow);
         if let Some((_, fact)) =
@@ -199,15 +200,16 @@ impl<'a> Keep<'a> {
             return self.node(index, Then::Free, || because);
         }
         let larger = is_product || ["Div", "Mul", "Pow", "Reciprocal", "Sqrt"].contains(&&placed.node.op[..]);
-        if !larger || limits.may_vanish(made.size.1) {
+        if !larger || limits.may_vanish(made.size.0) {
             return;
         }
-        let small = |fact: &Fact| !fact.constant && limits.may_vanish(fact.size.1);
+        // Of two branches, one may be small.
+        let small = |fact: &Fact| !fact.constant && limits.may_vanish(fact.size.0);
         for (value, fact) in reads.filter(|(_, fact)| small(fact)) {
-            let place = if limits.is_below(fact.size.1) { "below" } else { "near the end of" };
+            let place = if limits.is_below(fact.size.0) { "below" } else { "near the end of" };
             let because = format!(
                 "numbers of about {:.0e}{} become larger again, and are {place} the range of {}",
-                fact.size.1,
+                fact.size.0,
                 self.by(&fact),
                 limits.dtype()
             );
@@ -222,6 +224,11 @@ impl<'a> Keep<'a> {
         let out = |fact: &Fact| {
             fact.floor.is_some_and(|floor| limits.is_below(floor))
                 || fact.ceiling.is_some_and(|most| limits.is_beyond(most))
+        };
+        // Activations divided by such a number may be out of range, as those divided by a constant.
+        let is_small = |fact: &Fact| {
+            let inverts = ["Div", "Reciprocal", "Pow"].contains(&&placed.node.op[..]);
+            inverts && fact.floor.is_some_and(|floor| limits.may_overflow(1.0 / floor))
         };
         let places: &[usize] = match &placed.node.op[..] {
             "Div" => &[1],
@@ -243,7 +250,7 @@ impl<'a> Keep<'a> {
             }
             let least = fact.floor.or(fact.ceiling.map(|most| 1.0 / most)).unwrap_or(1.0);
             let because = format!("leads to a division by numbers down to {:e}{}", least as f32, self.by(&fact));
-            if out(&fact) || made.as_ref().is_some_and(out) {
+            if out(&fact) || is_small(&fact) || made.as_ref().is_some_and(out) {
                 self.node(index, Then::Free, || because.clone());
             }
             let on_the_way = |fact: &Fact| fact.floor.is_some() || fact.ceiling.is_some();
@@ -283,15 +290,13 @@ impl<'a> Keep<'a> {
     }
 }
 
-/// Finds the nodes up to the next product after those whose numbers may be too large.
-pub(super) fn after_large(
+/// Finds the nodes and values up to the next product after some nodes.
+pub(super) fn after(
     values: &Values<'_>,
     inside: &HashMap<usize, Vec<usize>>,
     lists: &[Option<GraphList>],
-    kept: &HashMap<usize, Kept>,
-) -> HashSet<usize> {
-    let is_large = |why: &Kept| matches!(why.then, Then::Denied | Then::Infinite);
-    let mut reached: HashSet<usize> = kept.iter().filter(|(_, why)| is_large(why)).map(|(&node, _)| node).collect();
+    mut reached: HashSet<usize>,
+) -> (HashSet<usize>, HashSet<usize>) {
     let outputs = |node: &usize| values.nodes[*node].outputs.iter().flatten().copied().collect::<Vec<_>>();
     let mut met: HashSet<usize> = reached.iter().flat_map(outputs).collect();
     let mut before = 0;
@@ -307,7 +312,13 @@ pub(super) fn after_large(
         let through = |(to, from): (&usize, &Vec<usize>)| from.iter().any(|from| met.contains(from)).then_some(*to);
         met.extend(inside.iter().filter_map(through).collect::<Vec<_>>());
     }
-    reached
+    (reached, met)
+}
+
+/// Finds the nodes whose numbers may be too large.
+pub(super) fn large(kept: &HashMap<usize, Kept>) -> HashSet<usize> {
+    let is_large = |why: &Kept| matches!(why.then, Then::Denied | Then::Infinite);
+    kept.iter().filter(|(_, why)| is_large(why)).map(|(&node, _)| node).collect()
 }
 
 /// Finds the products that add more terms than a number, as their weights say.

@@ -194,6 +194,11 @@ impl Tally {
         Some(self.smallest.into()).filter(|_| self.is_one() || is_small)
     }
 
+    /// Returns whether others lose their digits in a sum with any of them, as with an offset; a mask has small ones.
+    pub fn is_offset(&self, limits: &Limits) -> bool {
+        self.nonzero == self.count && limits.hides(self.smallest.into())
+    }
+
     /// Returns whether all are zeros and ones, most of them ones, as in a triangle of ones.
     pub fn is_triangle(&self) -> bool {
         let ones = self.whole && !self.negative && self.largest == 1.0;

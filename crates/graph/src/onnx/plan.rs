@@ -7,7 +7,7 @@ use precast_base::names::did_you_mean;
 use super::{
     exact,
     facts::Facts,
-    keep::{self, Keep, Kept, Then},
+    keep::{self, Carried, Keep, Kept, Then},
     model::OnnxModel,
     numbers::{self, Limits, Unfit},
     painted::{Painted, Requests},
@@ -217,7 +217,7 @@ impl OnnxModel {
                 keep.carry(placed);
             }
         }
-        let Keep { nodes: mut kept, carried, .. } = keep;
+        let Keep { nodes: mut kept, mut carried, .. } = keep;
         let infinite = kept.iter().find(|(node, why)| why.then == Then::Infinite && is_low(**node));
         if let Some((&node, why)) = infinite {
             let words = format!("a rule runs it low, and {}; a finite number must not become infinite", why.because);
@@ -233,9 +233,21 @@ impl OnnxModel {
         kept.retain(|&node, _| rules[node].is_none());
         if policy.unlisted().is_some() {
             // An op on no list is no reason to make a finite number infinite.
-            keep::after_large(&values, &facts.inside, &moves, &kept)
-                .into_iter()
-                .for_each(|node| lists[node] = moves[node]);
+            let (after, _) = keep::after(&values, &facts.inside, &moves, keep::large(&kept));
+            after.into_iter().for_each(|node| lists[node] = moves[node]);
+        }
+        // What a body makes in float32, or out of range, leaves it so.
+        if !facts.inside.is_empty() {
+            let denied = (0..lists.len()).filter(|&node| lists[node] == Some(GraphList::Deny) && rules[node].is_none());
+            let (_, after) =
+                keep::after(&values, &facts.inside, &lists, keep::large(&kept).into_iter().chain(denied).collect());
+            let is_out = |value: usize| {
+                let (least, most) = facts.fact(value).size;
+                limits.may_vanish(least) || limits.may_overflow(most)
+            };
+            let stays = |value: usize| after.contains(&value) || is_out(value);
+            let ends = facts.inside.keys().filter(|value| elems[**value] == Elem::F32 && stays(**value));
+            ends.for_each(|&value| _ = carried.entry(value).or_insert(Carried::Exact));
         }
         let low_io = low_io(&values, &elems, &options.low_io)?;
         let is_known =

@@ -54,13 +54,14 @@ impl Keep<'_> {
         let into = self.ways();
         let values = self.values;
         let is_f16 = self.is_f16();
+        let inside = &self.facts.inside;
         let mut squares = vec![false; values.values.len()];
         let mut sums = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
             let Some(output) = placed.output(0) else { continue };
             let Way { any, all, root, share } = into[output];
             let op = placed.op();
-            let reads = |held: &[bool]| placed.inputs.iter().flatten().any(|&value| held[value]);
+            let reads = |held: &[bool]| placed.inputs.iter().flatten().any(|&value| holds(inside, held, value, DEPTH));
             let is_sum = is_f16 && share && self.adds(placed)
                 || reads(&sums) && (share && self.is_step(index) || self.divided(placed).is_some());
             if is_sum {
@@ -81,6 +82,10 @@ impl Keep<'_> {
             squares[output] = !is_sink || root && !is_root(op);
             self.node(index, Then::Listed, || because.into());
         }
+        let handed = inside.keys().filter(|value| holds(inside, &squares, **value, DEPTH));
+        for value in handed.copied().collect::<Vec<_>>() {
+            self.carried.entry(value).or_insert(Carried::Exact);
+        }
     }
 
     /// Keeps the means of a variance that products with weights make, `E[x²] - E[x]²`: most digits of the two are equal.
@@ -99,8 +104,17 @@ impl Keep<'_> {
                     (is_product(op) || op == "AveragePool") && self.is_sink(&values.nodes[node])
                 };
                 let means: Vec<usize> = products.into_iter().filter_map(|value| self.maker(value)).collect();
+                // Of known numbers, as the places of a soft argmax, the squares are constants.
+                let weights = |node: usize| {
+                    values.nodes[node].inputs.iter().flatten().find_map(|&value| {
+                        Some(self.facts.source(value)).filter(|&value| !self.facts.fact(value).constant)
+                    })
+                };
+                let is_known = means.iter().all(|&node| {
+                    is_product(values.nodes[node].op()) && weights(node).is_some() && weights(node) == weights(mean)
+                });
                 let is_variance = self.is_sink(&values.nodes[mean])
-                    && values.nodes[mean].inputs.iter().flatten().any(of_squares)
+                    && (values.nodes[mean].inputs.iter().flatten().any(of_squares) || is_known && !means.is_empty())
                     && means.iter().any(|&node| is_mean(node));
                 if is_variance {
                     for node in means.into_iter().chain([mean, square, index]) {
@@ -111,7 +125,8 @@ impl Keep<'_> {
         }
     }
 
-    /// Keeps distances that squares and products make, `a² + b² - 2ab`: most digits of near points are equal.
+    /// Keeps distances that squares and products make, `a² + b² - 2ab`, and differences of squares: most digits of near points are
+    /// equal.
     pub fn distances(&mut self) {
         for (index, placed) in self.values.nodes.iter().enumerate() {
             let terms = self.summed(index, placed);
@@ -131,7 +146,9 @@ impl Keep<'_> {
                     && (op == "Mul" && known == 2 || is_product(op) && known > 0)
             };
             let products: Vec<usize> = terms.iter().filter(is_both).copied().collect();
-            if !products.is_empty() {
+            // `a² - b²` of near numbers.
+            let is_difference = placed.op() == "Sub" && terms.len() == 2 && squares.len() == 2;
+            if is_difference || !products.is_empty() {
                 for node in products.into_iter().chain(squares.into_values()).chain([index]) {
                     self.node(node, Then::Denied, || "makes a distance of squares and products".into());
                 }
@@ -193,15 +210,30 @@ impl Keep<'_> {
         }
     }
 
-    /// Returns the way of each value.
+    /// Returns the way of each value, in a second round that of what bodies hand on as well.
     fn ways(&self) -> Vec<Way> {
+        let ways = self.ways_from(&[]);
+        if self.facts.inside.is_empty() { ways } else { self.ways_from(&ways) }
+    }
+
+    fn ways_from(&self, before: &[Way]) -> Vec<Way> {
         let values = self.values;
         let mut into: Vec<Option<Way>> = vec![None; values.values.len()];
-        let nowhere = |into: &mut Vec<Option<Way>>, value: usize| {
-            into[value] = Some(Way { all: false, ..into[value].unwrap_or_default() });
-        };
         for &output in values.scopes.iter().flat_map(|scope| &scope.outputs) {
-            nowhere(&mut into, output);
+            into[output] = Some(Way::default());
+        }
+        for (from, of) in before
+            .iter()
+            .enumerate()
+            .flat_map(|(to, of)| self.facts.inside.get(&to).into_iter().flatten().map(move |&from| (from, *of)))
+        {
+            let known = into[from].filter(|known| known.any).unwrap_or(Way { all: true, ..Way::default() });
+            into[from] = Some(Way {
+                any: known.any || of.any,
+                all: known.all && of.all,
+                root: known.root || of.root,
+                share: known.share || of.share,
+            });
         }
         for (index, placed) in values.nodes.iter().enumerate().rev() {
             let made = placed.output(0).and_then(|output| into[output]).unwrap_or_default();
@@ -383,12 +415,11 @@ impl Keep<'_> {
             if self.only_adds(placed) {
                 self.node(index, Then::Denied, || "only adds".into());
             }
-            if self.is_short(placed) {
-                continue;
-            }
             for edge in edges(values, placed).into_iter().filter(|edge| edge.carried) {
                 let (Some(from), Some(to)) = (edge.body_in, edge.body_out) else { continue };
-                if self.elems[from] == Elem::F32 {
+                // A few terms are few, and a few factors may be many.
+                let grows = self.facts.fact(to).size.1 > 2.0 * self.facts.fact(from).size.1;
+                if self.elems[from] == Elem::F32 && (grows || !self.is_short(placed)) {
                     self.state(from, to, edge.outside_out, &mut entered);
                 }
             }
@@ -535,6 +566,15 @@ enum Through {
     Factors,
     /// Sums, factors and products of matrices.
     Products,
+}
+
+/// Depth of bodies in bodies through which a value is followed.
+const DEPTH: usize = 4;
+
+/// Returns whether a value is held, or one that bodies hand on as it.
+fn holds(inside: &HashMap<usize, Vec<usize>>, held: &[bool], value: usize, depth: usize) -> bool {
+    let handed = || inside.get(&value).into_iter().flatten();
+    held[value] || depth > 0 && handed().any(|&from| holds(inside, held, from, depth - 1))
 }
 
 fn is_product(op: &str) -> bool {

@@ -18,12 +18,29 @@ use precast::{
 
 /// Ops that move numbers.
 const MOVES: [&str; 8] = ["Cast", "Concat", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
-/// Ops that take some numbers.
-const TAKES: [&str; 6] = ["Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split"];
+/// Ops that take some numbers, or make others.
+const TAKES: [&str; 16] = [
+    "Add",
+    "CastLike",
+    "Compress",
+    "Div",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Mul",
+    "Neg",
+    "Pow",
+    "Range",
+    "Reciprocal",
+    "Slice",
+    "Split",
+    "Sqrt",
+    "Sub",
+];
 /// Numbers of the constants that such an op reads, at most.
-const FEW: usize = 1024;
+const FEW: usize = 4096;
 
-/// Returns the values that nodes take out of small constants.
+/// Returns the values that nodes take out of small constants, or make of them.
 pub(in crate::onnx) fn taken(values: &Values<'_>) -> HashMap<usize, Tensor> {
     let mut known: HashMap<usize, Item> = HashMap::new();
     let mut taken = HashMap::new();
@@ -37,9 +54,10 @@ pub(in crate::onnx) fn taken(values: &Values<'_>) -> HashMap<usize, Tensor> {
             Some(value) => known.get(value).cloned().or_else(|| constant(values, *value)).map(Value::One),
         };
         let Some(inputs) = placed.inputs.iter().map(input).collect::<Option<Vec<_>>>() else { continue };
-        let mut count = 0;
-        inputs.iter().for_each(|value| value.each(&mut |item| count += item.x.len()));
-        if count > FEW {
+        let mut items = Vec::new();
+        inputs.iter().for_each(|value| value.each(&mut |item| items.push(item.x.clone())));
+        let count: usize = items.iter().map(Tensor::len).sum();
+        if count > FEW || made(op, &items) > FEW {
             continue;
         }
         let run = |step: &Step| match &step.action {
@@ -47,16 +65,28 @@ pub(in crate::onnx) fn taken(values: &Values<'_>) -> HashMap<usize, Tensor> {
             _ => Ok(Vec::new()),
         };
         // A node that cannot be run is an error of the import, and its numbers are unknown to a plan.
-        let made = step(values.model, placed.node).and_then(|step| run(&step)).unwrap_or_default();
-        for (output, made) in placed.outputs.iter().zip(made) {
-            let (&Some(output), Value::One(item)) = (output, made.into_known()) else { continue };
-            if TAKES.contains(op) {
+        let results = step(values.model, placed.node).and_then(|step| run(&step)).unwrap_or_default();
+        for (output, result) in placed.outputs.iter().zip(results) {
+            let (&Some(output), Value::One(item)) = (output, result.into_known()) else { continue };
+            // A cast that rounds to float32 makes numbers that no other value has.
+            if TAKES.contains(op) || *op == "Cast" {
                 taken.insert(output, item.x.clone());
             }
             known.insert(output, item);
         }
     }
     taken
+}
+
+/// Returns the most numbers that an op makes of others: a range, or what is broadcast.
+fn made(op: &str, items: &[Tensor]) -> usize {
+    if let ("Range", [start, limit, delta]) = (op, items) {
+        let one = |x: &Tensor| x.to_f64().first().copied().unwrap_or(0.0);
+        return ((one(limit) - one(start)) / one(delta)).max(0.0) as usize;
+    }
+    let rank = items.iter().map(Tensor::rank).max().unwrap_or(0);
+    let axis = |i: usize| items.iter().filter_map(|x| x.shape().iter().rev().nth(i)).max().copied().unwrap_or(1);
+    (0..rank).map(axis).fold(1, usize::saturating_mul)
 }
 
 /// Returns a small initialiser, or the value of a small constant.

@@ -192,13 +192,23 @@ fn sums_of_reciprocals_and_masks_are_bounded() {
         node("Add", &["n", "g"], "c", &[]),
         node("Div", &["h", "c"], "u", &[]),
     ];
+    // A floor that float16 holds, and whose reciprocal may be out of range.
+    let chosen = [
+        node("Relu", &["h"], "n", &[]),
+        node("Greater", &["n", "zero"], "b", &[]),
+        node("Cast", &["b"], "m", &[int("to", FLOAT)]),
+        node("Add", &["n", "1e-5"], "c", &[]),
+        node("Div", &["one", "c"], "g", &[]),
+        node("Mul", &["g", "m"], "u", &[]),
+    ];
     let e = f64::from(1e-8f32);
     let log = |x: f64| (1.0 + 1.0 / x).ln();
     for (name, middle, full, wanted) in [
         ("logarithm", &logarithm[..], &["i", "a", "u"][..], [log(3.0), log(4.0), log(e), log(e)]),
         ("mask", &masked, &["g", "c", "u"], [0.6, 0.8, 0.0, 0.0]),
+        ("chosen", &chosen, &["g"], [1.0 / 3.0, 0.25, 0.0, 0.0]),
     ] {
-        let constants = [scalar("e", 1e-8), scalar("one", 1.0), scalar("zero", 0.0)];
+        let constants = [scalar("e", 1e-8), scalar("1e-5", 1e-5), scalar("one", 1.0), scalar("zero", 0.0)];
         let model = between(middle, &constants, 17);
         check(name, &model, &rows([3.0, 4.0, 0.0, 0.0]), &wanted, &["h", "y"], full, &policy("onnx"));
     }

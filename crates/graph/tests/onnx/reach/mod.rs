@@ -1,5 +1,6 @@
 //! Facts about numbers, followed to the node that needs more than a low dtype holds. Results have closed forms.
 
+mod bodies;
 mod bounds;
 mod exact;
 mod near_one;
@@ -27,6 +28,11 @@ fn nodes(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Message]) ->
 
 fn scalar(name: &str, number: f32) -> Message {
     floats(name, &[], &[number])
+}
+
+/// A constant of float64.
+fn double(name: &str, number: f64) -> Message {
+    Message::default().int(2, 11).bytes(8, name).bytes(9, number.to_le_bytes())
 }
 
 fn truths(name: &str, shape: &[i64], numbers: &[u8]) -> Message {

@@ -117,6 +117,45 @@ fn what_is_left_to_1_reaches_the_division() {
     }
 }
 
+/// A high power of numbers near 1, and a root of what is left to a square of them.
+#[test]
+fn powers_of_numbers_near_1_are_f32() {
+    let op = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let power = [
+        node("Sigmoid", &["h"], "g", &[]),
+        op("Mul", "g", "small", "s"),
+        op("Sub", "one", "s", "d"),
+        op("Pow", "d", "thousand", "u"),
+    ];
+    let root = [
+        node("Sigmoid", &["h"], "g", &[]),
+        op("Mul", "g", "0.9999", "s"),
+        op("Mul", "s", "s", "q"),
+        op("Sub", "one", "q", "d"),
+        node("Sqrt", &["d"], "r", &[]),
+        op("Div", "tenth", "r", "u"),
+    ];
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-f64::from(x)).exp());
+    let x = [1.0f32, -1.0, 6.0, 8.0];
+    let powers = x.map(|x| (1.0 - 1e-3 * sigmoid(x)).powi(1000));
+    let roots = x.map(|x| 0.1 / (1.0 - (0.9999 * sigmoid(x)).powi(2)).sqrt());
+    for pack in ["onnx", "onnx-bf16"] {
+        for (name, middle, full, wanted) in
+            [("power", &power[..], &["d", "u"][..], powers), ("root", &root, &["g", "s", "q", "d", "u"], roots)]
+        {
+            let constants = [
+                scalar("small", 1e-3),
+                scalar("one", 1.0),
+                scalar("tenth", 0.1),
+                scalar("thousand", 1000.0),
+                scalar("0.9999", 0.9999),
+            ];
+            let model = between(middle, &constants, 17);
+            check(name, &model, &rows(x), &wanted, &["h", "y"], full, &policy(pack));
+        }
+    }
+}
+
 /// Functions that end in 0 as divisors, and in logarithms.
 #[test]
 fn what_vanishes_reaches_the_division() {

@@ -115,7 +115,65 @@ fn factors_and_divisors_reach_the_next_product() {
     assert!(model.plan(&policy("onnx")).unwrap().decision("y").unwrap().dtype.is_low());
 }
 
-/// A bound of 1 behind a factor makes a step function of small numbers.
+/// Constants that nodes make: casts of integers and f64, ranges, squares.
+#[test]
+fn constants_that_nodes_make_have_their_size() {
+    let op = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let cast = |of| node("Cast", &[of], "c", &[int("to", FLOAT)]);
+    let x = [300.0f32, -4.0, 0.5, 0.25];
+    let by = |factor: f64| x.map(|x| f64::from(x) * factor);
+    for (name, middle, full, wanted) in [
+        ("integer", vec![cast("many"), op("Div", "h", "c", "v"), op("Mul", "v", "1e5", "u")], &["v"][..], by(1.0)),
+        ("double", vec![cast("tiny"), op("Mul", "h", "c", "v"), op("Mul", "v", "1e9", "u")], &["v"], by(1.0)),
+        (
+            "range",
+            vec![
+                node("Range", &["0", "160000", "80000"], "i", &[]),
+                cast("i"),
+                op("Add", "h", "c", "v"),
+                op("Mul", "v", "1e-5", "u"),
+            ],
+            &["v"],
+            [0.003, 0.8, 0.0, 0.8],
+        ),
+        (
+            "square",
+            vec![op("Mul", "places", "places", "c"), op("Mul", "h", "c", "v"), op("Mul", "v", "1e-6", "u")],
+            &["v"],
+            by(1.0),
+        ),
+        (
+            "pixels",
+            vec![
+                node("Shape", &["picture"], "shape", &[]),
+                node("Cast", &["shape"], "sides", &[int("to", FLOAT)]),
+                node("ReduceProd", &["sides"], "n", &[int("keepdims", 0)]),
+                op("Div", "h", "n", "v"),
+                op("Mul", "v", "1e5", "u"),
+            ],
+            &["n", "v"],
+            by(1e5 / 90_000.0),
+        ),
+    ] {
+        let constants = [
+            ints("many", &[], &[100_000]),
+            floats("picture", &[300, 300], &[0.0; 90_000]),
+            double("tiny", 1e-9),
+            ints("0", &[], &[0]),
+            ints("160000", &[], &[160_000]),
+            ints("80000", &[], &[80_000]),
+            floats("places", &[2], &[1000.0, 1000.0]),
+            scalar("1e5", 1e5),
+            scalar("1e-5", 1e-5),
+            scalar("1e9", 1e9),
+            scalar("1e-6", 1e-6),
+        ];
+        let model = between(&middle, &constants, 17);
+        check(name, &model, &rows(x), &wanted, &["h"], full, &policy("onnx"));
+    }
+}
+
+/// `s = (q · 1e-4) · (k · 1e-4)ᵀ`.
 #[test]
 fn small_factors_of_both_operands_reach_the_next_factor() {
     let middle = [
@@ -129,6 +187,7 @@ fn small_factors_of_both_operands_reach_the_next_factor() {
     check("scores", &model, &x, &[5.0, 11.0, 11.0, 25.0], &["h", "q", "y"], &["s", "u"], &policy("onnx"));
 }
 
+/// A bound of 1 behind a factor makes a step function of small numbers.
 #[test]
 fn bounds_end_large_sizes() {
     let middle = [

@@ -157,6 +157,44 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
     }
 }
 
+/// Places 0 to 199 with weights that are a half at two neighbours: a variance of 1/4 at 150, by products with known numbers.
+/// Numbers beside an offset of 3000.
+#[test]
+fn variances_of_known_places_and_offsets_are_f32() {
+    let op = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let places: Vec<f32> = (0..200).map(|place| place as f32).collect();
+    let squares: Vec<f32> = places.iter().map(|place| place * place).collect();
+    let middle = [
+        op("MatMul", "p", "places", "m"),
+        op("MatMul", "p", "squares", "q"),
+        op("Mul", "m", "m", "m2"),
+        op("Sub", "q", "m2", "u"),
+    ];
+    let first = op("MatMul", "x", "eye", "p");
+    let last = op("MatMul", "u", "minus", "y");
+    let all: Vec<Message> = std::iter::once(first).chain(middle).chain([last]).collect();
+    let eye: Vec<f32> = (0..200 * 200).map(|at| f32::from(u8::from(at % 201 == 0))).collect();
+    let constants = [
+        floats("eye", &[200, 200], &eye),
+        floats("places", &[200, 1], &places),
+        floats("squares", &[200, 1], &squares),
+        floats("minus", &[1, 1], &[-1.0]),
+    ];
+    let io = [value("x", FLOAT, &["1", "200"]), value("y", FLOAT, &["1", "1"])];
+    let model = build::model(&graph(&all, &constants, &io[..1], &io[1..]), 17);
+    let x = (0..200).map(|place| if (150..152).contains(&place) { 0.5f32 } else { 0.0 }).collect();
+    let x = [("x", Tensor::from_vec(x, &[1, 200]).unwrap())];
+    for pack in ["onnx", "onnx-bf16"] {
+        check("places", &model, &x, &[-0.25], &["p", "y"], &["m", "q", "m2", "u"], &policy(pack));
+    }
+    let middle = [op("Add", "h", "offset", "a"), op("Sub", "a", "offset", "u")];
+    let model = between(&middle, &[floats("offset", &[2], &[3000.0, 3004.0])], 17);
+    let x = [3.25f32, -4.5, 0.5, 0.25];
+    for pack in ["onnx", "onnx-bf16"] {
+        check("offset", &model, &rows(x), &x.map(f64::from), &["h", "y"], &["a", "u"], &policy(pack));
+    }
+}
+
 /// Pairs of numbers at a distance of 1 and 2 are -1 and 1 from their mean, in units of their deviation.
 #[test]
 fn variances_of_means_by_products_are_f32() {
