@@ -313,7 +313,7 @@ impl<'a> Facts<'a> {
                 }
             }
             "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
-            // What is far from 1 outweighs what is left to it.
+            // Numbers far from 1 outweigh those that are left to it.
             "ReduceMean" => Fact { one: None, ..a },
             "CumSum" => Fact { raw: true, bounded: false, count: Some(Count::Terms), ..a },
             "ReduceSum" => Fact { bounded: false, count: Some(Count::Terms), ..a },

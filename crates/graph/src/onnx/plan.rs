@@ -236,7 +236,7 @@ impl OnnxModel {
             let (after, _) = keep::after(&values, &facts.inside, &moves, keep::large(&kept));
             after.into_iter().for_each(|node| lists[node] = moves[node]);
         }
-        // What a body makes in float32, or out of range, leaves it so.
+        // Numbers that a body makes in float32, or out of range, leave it so.
         if !facts.inside.is_empty() {
             let denied = (0..lists.len()).filter(|&node| lists[node] == Some(GraphList::Deny) && rules[node].is_none());
             let (_, after) =

@@ -257,7 +257,7 @@ impl Keep<'_> {
             let divided = self.divided(placed);
             for (place, &value) in placed.inputs.iter().enumerate() {
                 let Some(value) = value else { continue };
-                // What is divided has no other way.
+                // A numerator has no other way.
                 let of = Way { all: of.all || of.any && place == 0 && self.is_ratio(index), ..of };
                 let known = into[value].unwrap_or(Way { all: true, ..Way::default() });
                 into[value] = Some(Way {

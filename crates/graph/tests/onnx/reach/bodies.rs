@@ -8,7 +8,7 @@ fn out(name: &str) -> Message {
     value(name, FLOAT, &["2", "2"])
 }
 
-/// What a branch makes out of range, or too small, leaves it in float32, as do squares.
+/// Numbers out of range, too small, or squares of one branch leave it in float32.
 #[test]
 fn branches_give_float32_if_one_makes_it() {
     let op = |op, a, b, to| node(op, &[a, b], to, &[]);
