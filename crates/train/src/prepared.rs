@@ -10,7 +10,7 @@ use precast::{
     policy::Pattern,
     storage::Decorated,
 };
-use precast_base::printable;
+use precast_base::{path::named, printable};
 
 use super::{RunFile, Storage, data::Source};
 use crate::{
@@ -46,6 +46,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     notes.extend(note_on_length(&file.options, data.train.len()));
     notes.extend(note_on_patience(file));
     notes.extend(note_on_batch(&file.options, data.train.len()));
+    notes.extend(note_on_statistics(&file.options, &net, data.train.len()));
     notes.extend(note_on_rates(&file.options, &net, data.train.len()));
     notes.extend(note_on_one_class(&data.train, &loss));
     if storage.is_none() && file.storage != Storage::Float32 {
@@ -80,6 +81,27 @@ fn note_on_batch(options: &FitOptions, examples: usize) -> Option<String> {
     let words =
         format!("`{key}`: {met} is more than the {examples} training examples, so an epoch is one step of all of them");
     (batch.saturating_mul(accumulate) > examples).then_some(words)
+}
+
+/// Examples of which a batch norm takes usable statistics.
+const USABLE: usize = 8;
+
+/// Returns a note on batch norms that take their statistics of very few examples.
+fn note_on_statistics(options: &FitOptions, net: &Child, examples: usize) -> Option<String> {
+    let batch = options.batch.min(examples).div_ceil(options.shards.max(1));
+    let mut norm = None;
+    net.walk(&mut |entry| {
+        let kind = entry.slot.cell.kind();
+        // One of an image has many numbers for each channel.
+        if kind == "BatchNorm1d" && norm.is_none() {
+            norm = Some(named(entry.path).to_string());
+        }
+    });
+    let norm = norm.filter(|_| batch < USABLE)?;
+    Some(format!(
+        "`batch`: the BatchNorm1d of {norm} takes mean and variance of {batch} examples, which are mostly noise; allowed: a larger \
+         batch, or a LayerNorm, which has no such statistics"
+    ))
 }
 
 /// Returns a note on a warm-up that the run does not end, or that comes before another one.

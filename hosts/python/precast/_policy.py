@@ -107,11 +107,16 @@ class Policy:
 
         Raises:
             Error: A rule matches no module or decides nothing, a list names a class that is not there, or a rule asks
-            for what
-                torch cannot do; the words have the place of the rule.
+                for what torch cannot do; the words have the place of the rule.
+            ImportError: torch is not installed.
             TypeError: It is not a module.
         """
-        from ._outline import outline
+        try:
+            from ._outline import outline
+        except ModuleNotFoundError as missing:
+            raise ImportError(
+                "a plan reads the modules of torch, which is not installed; `pip install torch` installs it"
+            ) from missing
 
         read = outline(model)
         return Plan(

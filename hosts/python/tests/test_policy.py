@@ -18,6 +18,12 @@ def test_torch_is_not_imported() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_plan_without_torch_says_what_to_install() -> None:
+    code = "import sys; sys.modules['torch'] = None; import precast; precast.Policy('O2', 'bfloat16').plan(0)"
+    ran = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "ImportError: a plan reads the modules of torch, which is not installed" in ran.stderr
+
+
 def test_a_policy_is_that_of_a_file() -> None:
     rules = [
         {"path": "0", "run": "float32", "because": "raw inputs"},

@@ -107,7 +107,10 @@ fn shells_and_man_get_what_they_read() {
     assert!(text(precast(&["show", "man"])).contains(".TH precast 1"));
     let page = text(precast(&["show", "man", "plan"]));
     assert!(
-        page.contains(".TH precast-plan 1") && page.contains(".SH EXAMPLES\n.nf\n") && !page.contains("EXTRA"),
+        page.contains(".TH precast-plan 1")
+            && page.contains(".SH EXAMPLES\n.nf\n")
+            && !page.contains("EXTRA")
+            && page.ends_with(".SH SEE ALSO\nprecast(1)\n"),
         "{page}"
     );
 }

@@ -728,3 +728,19 @@ fn features_are_what_a_cell_gives() {
         assert!((f64::from(numbers[0]) - wanted).abs() < 1e-5, "{numbers:?} {wanted}");
     }
 }
+
+#[test]
+fn batch_norms_of_few_examples_are_noted() {
+    let folder = Folder::new("few-examples");
+    folder.write("d.csv", &format!("x,t\n{}", (0..40).map(|i| format!("{i},{}\n", i % 2)).collect::<String>()));
+    let cells = "{kind: Dense, in_features: 1, out_features: 4}, {kind: BatchNorm1d, num_features: 4}, {kind: Dense, \
+                 in_features: 4, out_features: 2}";
+    let text = format!("{{version: 1, input: [1], net: {{kind: Sequential, cells: [{cells}]}}}}");
+    for (keys, is_noted) in [("batch: 2", true), ("batch: 16, shards: 4", true), ("batch: 8", false)] {
+        let keys = format!("data: {{csv: {{file: d.csv, target: t}}}}, epochs: 1, test: 4, {keys}");
+        let run = begin(&folder, Model::parse(&text, "m.yaml", 0).unwrap(), &keys).unwrap();
+        let notes =
+            run.notes().iter().filter(|note| note.contains("BatchNorm1d of `1` takes mean and variance")).count();
+        assert_eq!(notes, usize::from(is_noted), "{keys}: {:?}", run.notes());
+    }
+}
