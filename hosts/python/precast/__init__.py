@@ -12,8 +12,9 @@ torch is imported when a module is handed over, and not before.
 """
 
 from ._engine import Diff, Error, __version__
+from ._pin import Pin, pin
 from ._plan import Decision, Plan
 from ._policy import Policy, load
 from ._scale import LossScale
 
-__all__ = ["Decision", "Diff", "Error", "LossScale", "Plan", "Policy", "__version__", "load"]
+__all__ = ["Decision", "Diff", "Error", "LossScale", "Pin", "Plan", "Policy", "__version__", "load", "pin"]

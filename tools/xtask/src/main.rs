@@ -18,6 +18,7 @@ mod onnx;
 mod onnx_cases;
 mod onnx_exports;
 mod package;
+mod packs;
 mod patterns;
 mod peers;
 mod places;
@@ -56,6 +57,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "nightly", about: nightly::ABOUT, run: nightly::run },
     Command { name: "onnx", about: onnx::ABOUT, run: onnx::run },
     Command { name: "package", about: package::ABOUT, run: package::run },
+    Command { name: "packs", about: packs::ABOUT, run: packs::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
     Command { name: "places", about: places::ABOUT, run: places::run },
     Command { name: "python", about: python::ABOUT, run: python::run },

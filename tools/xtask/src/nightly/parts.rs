@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, places,
+    aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, packs, patterns, peers, places,
     python as python_host, sanitizers,
     shell::{self, Result, check_python, python},
     site, toolchain,
@@ -87,6 +87,7 @@ pub const PARTS: &[Part] = &[
         python_host::missing_environment,
         || python_host::run(&[]),
     ),
+    part("packs", packs::ABOUT, || None, || packs::run(&[])),
     part("rsmpi", "lints and tests of `precast-rsmpi`", || hosts::missing("hosts/rsmpi"), || hosts::run("hosts/rsmpi")),
     part("benches", "lints of the benches with burn and candle", || hosts::missing("tools/benches"), hosts::benches),
     part("ranks", "ranks under each launcher of MPI: their bits, words and exit codes", mpi::missing, ranks),
