@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from types import TracebackType
+from typing import Any
 
 from ._error import error
 
@@ -27,7 +28,7 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 class Pin:
     """Lists of `torch.autocast` that are those of an older version, until :meth:`undo`, or the end of a `with`."""
 
-    def __init__(self, name: str, ops: list[str], libraries: list[object]) -> None:
+    def __init__(self, name: str, ops: list[str], libraries: list[Any]) -> None:
         self._name, self._libraries = name, libraries
         #: The ops that are on another list than before: `["rms_norm"]`.
         self.ops = ops
@@ -35,7 +36,7 @@ class Pin:
     def undo(self) -> None:
         """Gives autocast its own lists back. A second call does nothing."""
         for library in self._libraries:
-            library._destroy()  # type: ignore[attr-defined]
+            library._destroy()
         if self._libraries:
             _forget_compiled()
         self._libraries = []
@@ -77,9 +78,11 @@ def pin(name: str) -> Pin:
         raise error("Value", f"`{name}`: expected a version from {first} to that of torch, {torch.__version__}")
     later = [op for since, devices, op in CHANGES if device in devices and version < since <= running]
     key = f"Autocast{device.upper()}"
-    libraries: list[object] = []
+    libraries: list[Any] = []
+    # torch declares no types for it.
+    make: Any = torch.library.Library
     for op in later:
-        library = torch.library.Library("aten", "IMPL")
+        library = make("aten", "IMPL")
         for overload in getattr(torch.ops.aten, op).overloads():
             full = f"aten::{op}" if overload == "default" else f"aten::{op}.{overload}"
             if torch._C._dispatch_has_kernel_for_dispatch_key(full, key):
