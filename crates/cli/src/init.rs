@@ -6,7 +6,7 @@ use precast::{
     Child, Op, Plan,
     io::models::Model,
     plan::{Decision, Reason},
-    policy::{Pack, PolicyFile, Rule, RunAs},
+    policy::{Operands, Pack, Policy, PolicyFile, Rule, RunAs},
     precision::Treatment,
 };
 use precast_base::{files, printable, quoted};
@@ -24,6 +24,7 @@ use super::{
 Examples:
   precast init lenet5_bn                                     to standard output
   precast init my-model.yaml --policy o2-bf16 --output my-policy.yaml
+  precast init my-model.yaml --policy o2-bf16 --low-bit mxfp8   with rules for products in 8 bits
   precast plan my-model.yaml --policy my-policy.yaml
 
 It plans as the policy that it was made of, until you change it. Every exception is a comment, with its reason.")]
@@ -33,6 +34,10 @@ pub(super) struct Args {
     /// The policy to start from: a file, or the name of a built-in policy
     #[arg(short, long, default_value = "o2")]
     policy: PathBuf,
+    /// A recipe of 8 or 4 bits for the operands of products, such as `rowwise` or `mxfp8`: the first and the last layer with
+    /// weights, and those whose sizes its blocks do not divide, are left out
+    #[arg(long, value_name = "RECIPE")]
+    low_bit: Option<Operands>,
     #[command(flatten)]
     output: Output,
 }
@@ -83,7 +88,12 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) 
         None => text += &policy.text()?,
     }
     let text = format!("{}\n", text.trim_end());
-    let PolicyFile::Cells(of_cells) = &policy.value else { return Ok(text) };
+    let PolicyFile::Cells(of_cells) = &policy.value else {
+        return match args.low_bit {
+            None => Ok(text),
+            Some(_) => Err(Failure::Usage("--low-bit is for networks of cells, and this policy is for graphs".into())),
+        };
+    };
     let plan = of_cells.plan(&model.value.net)?;
     let counts: Vec<String> = plan.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
     let counts = counts.join(", ");
@@ -93,11 +103,17 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) 
         cells => format!("{cells} cells"),
     };
     let head = format!("{text}\n# Its plan for the {cells} of this network: {counts}.");
-    if exceptions.is_empty() {
+    let low_bits = match args.low_bit {
+        Some(operands) => low_bits(of_cells, &plan, &model.value.net, operands)?,
+        None => Vec::new(),
+    };
+    if exceptions.is_empty() && low_bits.is_empty() {
         return Ok(head + "\n");
     }
+    let mark = if policy.built_in { "" } else { "# " };
+    let low_bits = low_bits.iter().map(|rule| format!("  {mark}{rule},\n"));
     let lines = exceptions.iter().map(|(why, rule)| format!("  # {why}\n  # {rule},\n"));
-    let lines: String = lines.collect();
+    let lines: String = low_bits.chain(lines).collect();
     // A file may already have a key `rules`, or be written in braces.
     Ok(match policy.built_in {
         true => format!(
@@ -109,6 +125,44 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) 
             lines.replace(" },\n", " }\n")
         ),
     })
+}
+
+/// Returns rules that quantize the operands of the products of a network, but for its ends.
+fn low_bits(policy: &Policy, plan: &Plan, net: &Child, operands: Operands) -> Result<Vec<String>> {
+    let reaches = |rule: &Rule| {
+        let mut policy = policy.clone();
+        policy.rules.insert(0, rule.clone());
+        policy.plan(net).is_ok()
+    };
+    let mut kinds: Vec<&str> = plan.decisions.iter().map(|decision| &*decision.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of_kind = |kind: &&str| {
+        let paths = plan.decisions.iter().filter(|decision| decision.kind == **kind);
+        paths.map(|decision| Rule::operands(&decision.path, operands)).any(|rule| rule.is_ok_and(|rule| reaches(&rule)))
+    };
+    let kinds: Vec<&str> = kinds.into_iter().filter(of_kind).collect();
+    if kinds.is_empty() {
+        return Err(Failure::Usage(format!(
+            "--low-bit {operands}: no cell of the network has products whose operands this policy may quantize"
+        )));
+    }
+    let whys = ["the first layer reads the inputs", "the loss reads what the last layer returns"];
+    let of_ends = ends(net).into_iter().zip(whys).filter_map(|(path, why)| {
+        let rule = Rule::operands(&path?, Operands::NONE).ok().filter(reaches)?;
+        Some(rule.because(why).to_line())
+    });
+    let of_kinds = kinds.iter().map(|kind| format!("{{ kind: {}, operands: {operands} }}", quoted(kind)));
+    Ok(of_ends.chain(of_kinds).collect())
+}
+
+/// Returns the paths of the first and the last cell with matrices of weights. A single one is the last.
+fn ends(net: &Child) -> [Option<String>; 2] {
+    let params = net.named_params();
+    let matrices = params.iter().filter(|(_, param)| param.is_trained() && param.shape().len() > 1);
+    let owners: Vec<&str> = matrices.filter_map(|(path, _)| Some(path.rsplit_once('.')?.0)).collect();
+    let first = owners.first().filter(|first| owners.last() != Some(first));
+    [first, owners.last()].map(|path| path.map(|path| path.to_string()))
 }
 
 /// Returns a name for one line of YAML, in quotes where it could otherwise be misread.
@@ -153,22 +207,13 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
             of_kind(kind, &low, &format!("runs low: {why}. To keep it:"), RunAs::Full);
         }
     }
-    let params = net.named_params();
-    let matrices = params.iter().filter(|(_, param)| param.is_trained() && param.shape().len() > 1);
-    let owners: Vec<&str> = matrices.filter_map(|(path, _)| Some(path.rsplit_once('.')?.0)).collect();
-    // A single layer counts as the last. A table is first where the inputs are integers, which are not rounded.
-    let ends = [
-        (
-            owners.first().filter(|first| owners.last() != Some(first)),
-            "is the first with weights: the inputs are rounded for it",
-        ),
-        (
-            owners.last(),
-            "is the last with weights: the loss reads what it returns, rounded to 16 bits where the network around it is low",
-        ),
+    // A table is first where the inputs are integers, which are not rounded.
+    let whys = [
+        "is the first with weights: the inputs are rounded for it",
+        "is the last with weights: the loss reads what it returns, rounded to 16 bits where the network around it is low",
     ];
-    for (path, why) in ends {
-        let decision = path.and_then(|path| plan.decision(path).ok());
+    for (path, why) in ends(net).into_iter().zip(whys) {
+        let decision = path.and_then(|path| plan.decision(&path).ok());
         let Some(decision) = decision.filter(|decision| lowered(decision) && decision.kind != "Embedding") else {
             continue;
         };

@@ -222,6 +222,21 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     );
     assert_eq!(text(precast(&["init", &single])).matches("(Dense) is the").count(), 1, "the first layer is the last");
 
+    // Products in 8 bits, but for the ends.
+    let words = text(precast(&["init", "mlp", "--policy", "o2-bf16", "--low-bit", "mxfp8"]));
+    let policy = Policy::parse(&words, "low.yaml").unwrap();
+    let plan = policy.plan(&models::Model::named("mlp", 0).unwrap().net).unwrap();
+    let quantized: Vec<&str> = plan
+        .decisions
+        .iter()
+        .filter(|decision| decision.operands.as_ref().is_some_and(|by| by.says.operands.to_string() == "mxfp8"))
+        .map(|decision| decision.path.as_str())
+        .collect();
+    assert_eq!(quantized, ["3"], "{words}");
+    let refused = error(2, precast(&["init", "mlp", "--policy", "graph", "--low-bit", "mxfp8"]));
+    assert!(refused.contains("--low-bit is for networks of cells"), "{refused}");
+    assert!(error(2, precast(&["init", "mlp", "--low-bit", "fp6"])).contains("allowed"));
+
     // The commands it prints can be copied, with names quoted where necessary.
     let spaced = folder.write("my net.yaml", &fs::read_to_string(&single).unwrap());
     let words = text(precast(&["init", &spaced]));
