@@ -49,8 +49,8 @@ pub(super) struct Row {
 /// Hint for a row that begins with `#`.
 const COMMENT: &str = "; the line begins with `#`, and a table has no comments: remove it";
 
-/// Delimiters besides the comma. Names have spaces as well.
-const OTHERS: [char; 4] = [';', '\t', '|', ' '];
+/// Delimiters besides the comma.
+const OTHERS: [char; 3] = [';', '\t', '|'];
 
 /// Returns the delimiter of several numbers in one cell.
 fn between_numbers(cell: &str) -> Option<char> {
@@ -101,9 +101,11 @@ impl<'a> Table<'a> {
         }
         table.width = first.fields.len();
         table.other_delimiter = match &first.fields {
-            cells if cells.len() == 1 => [',', OTHERS[0], OTHERS[1], OTHERS[2], OTHERS[3]]
-                .into_iter()
-                .find(|met| cells[0].contains(*met) && *met != csv.delimiter),
+            // Names have spaces as well, so these come last.
+            cells if cells.len() == 1 => {
+                let all = [','].into_iter().chain(OTHERS).chain([' ']);
+                all.into_iter().find(|met| cells[0].contains(*met) && *met != csv.delimiter)
+            }
             _ => None,
         };
         table.check_quotes()?;
