@@ -22,10 +22,10 @@ pub(super) struct Args {
     #[arg(long)]
     prompt: String,
     /// Number of tokens to write
-    #[arg(long, default_value_t = Generate::default().tokens)]
+    #[arg(long, default_value_t = Generate::default().tokens, allow_negative_numbers = true)]
     tokens: usize,
     /// Divisor of the logits: below 1, likely tokens become likelier; 0 takes the likeliest
-    #[arg(long, default_value_t = Generate::default().temperature)]
+    #[arg(long, default_value_t = Generate::default().temperature, allow_negative_numbers = true)]
     temperature: f64,
     /// Seed of the draws
     #[arg(long, default_value_t = Generate::default().seed)]

@@ -103,8 +103,8 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
     let mut columns = in_front;
     // A kept target is what was measured, and has the name of the column.
     let named = |name: String| if args.keep.contains(&name) { format!("predicted_{name}") } else { name };
-    let targets: Vec<String> = file.target_names().into_iter().map(named).collect();
-    columns.push(answers(&predictions, &targets));
+    let targets: Vec<String> = file.target_names().into_iter().map(&named).collect();
+    columns.push(answers(&predictions, &targets, &named));
     if let (Some(Loss::BceWithLogits {}), false) = (&file.options.loss, predictions.is_empty()) {
         columns.push(sides(&predictions, &targets));
     }
@@ -221,19 +221,22 @@ fn join(numbers: &[f32]) -> String {
     numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Returns the columns of the answers. `targets` are the names of the numbers, if their count agrees.
-fn answers(predictions: &[Prediction], targets: &[String]) -> Lines {
+/// Returns the columns of the answers. `targets` are the names of the numbers, if their count agrees; `named` gives others theirs.
+fn answers(predictions: &[Prediction], targets: &[String], named: &dyn Fn(String) -> String) -> Lines {
+    let mut without = "NaN";
     let header = match predictions.iter().find(|said| **said != Prediction::NotFinite).or(predictions.first()) {
         Some(Prediction::Sequence { text: Some(_), .. }) => "text".into(),
         Some(Prediction::Sequence { text: None, .. }) => "classes".into(),
         Some(Prediction::Numbers(numbers)) => {
             names_of(numbers.len(), targets).iter().map(|name| field(name)).collect::<Vec<_>>().join(",")
         }
-        Some(_) => "class,probability".to_string(),
+        Some(_) => {
+            without = ",NaN";
+            ["class", "probability"].map(|name| named(name.into())).join(",")
+        }
         None => return Vec::new(),
     };
     // A line without an answer has the same fields as the others.
-    let without = if header.starts_with("class,") { ",NaN" } else { "NaN" };
     let line = |prediction: &Prediction| match prediction {
         Prediction::Class { name, probability, .. } => format!("{},{probability}", field(name)),
         Prediction::Sequence { text: Some(text), .. } => field(text),

@@ -97,7 +97,7 @@ impl Folder {
             }
         };
         let taken = !entries.iter().all(of_a_run);
-        if path.join(RUN).is_file() {
+        if Folder::is_of_run(path) {
             let words = format!(
                 "the folder has a run already; `--resume {shown}` continues it, a new one needs another folder"
             );

@@ -63,11 +63,15 @@ impl Predictor {
             })?;
             let classes = vocabulary.size();
             let logits = outputs.cast(DType::F32).to_f64();
-            if logits.len() != window.len() * classes {
+            // A network may have more outputs than there are tokens, which are never drawn.
+            let each = outputs.shape().last().copied().unwrap_or(0);
+            if logits.len() != window.len() * each || each < classes {
                 let met = outputs.shape();
-                return Err(Error::shape(format!("outputs of shape {met:?}; allowed: {classes} for each token")));
+                return Err(Error::shape(format!(
+                    "outputs of shape {met:?}; allowed: {classes} for each token, or more"
+                )));
             }
-            tokens.push(drawn(&logits[logits.len() - classes..], options.temperature, rng)?);
+            tokens.push(drawn(&logits[logits.len() - each..][..classes], options.temperature, rng)?);
         }
         vocabulary.decode(&tokens[begin..])
     }

@@ -383,6 +383,10 @@ impl RunFile {
             },
             ..encoded
         };
+        // Before all are brought to the shape of the model.
+        for (key, part) in [("test", Some(&test)), ("validation", validation.as_ref())] {
+            part.map_or(Ok(()), |part| self.check_shape(key, part, &shape))?;
+        }
         let fitted = |data: Dataset| standardizations.inputs_of(data, input, memory);
         let targets = standardizations.targets.as_ref().map(|_| train.targets().clone());
         let train = match &standardizations.targets {
@@ -391,7 +395,8 @@ impl RunFile {
         };
         let (train, test) = (fitted(train)?, fitted(test)?);
         if let (&[channels, h, w], [.., height, width]) = (&shape[..], train.shape())
-            && channels * h * w != train.shape().iter().product::<usize>()
+            && train.shape() != [channels, h, w]
+            && (channels * h * w != train.shape().iter().product::<usize>() || (h, w) == (*width, *height))
         {
             notes.push(format!("images of {h} x {w} pixels are resized to {height} x {width}, which the model takes"));
         }
@@ -424,17 +429,23 @@ impl RunFile {
         Err(self.wrong("loss", Error::data(format!("`{key}`: {column} of row {row} is {words}"))))
     }
 
+    /// Rejects a part whose examples have another shape.
+    fn check_shape(&self, key: &str, part: &Dataset, expected: &[usize]) -> Result<()> {
+        let met = part.shape();
+        if met == expected || part.is_empty() {
+            return Ok(());
+        }
+        let words =
+            format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
+        Err(self.wrong(key, Error::data(words)))
+    }
+
     /// Rejects examples that the network cannot be called with as with those for training, before the run begins.
     fn check_alike(&self, key: &str, train: &Dataset, part: &Dataset) -> Result<()> {
-        let (met, expected) = (part.shape(), train.shape());
         if part.is_empty() {
             return Err(self.wrong(key, Error::data(format!("`{key}` has no examples"))));
         }
-        if met != expected {
-            let words =
-                format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
-            return Err(self.wrong(key, Error::data(words)));
-        }
+        self.check_shape(key, part, train.shape())?;
         if mem::discriminant(part.targets()) != mem::discriminant(train.targets()) {
             let words = format!("`{key}` has targets of another kind than the training examples");
             return Err(self.wrong(key, Error::data(words)));

@@ -232,8 +232,11 @@ fn check(file: &RunFile, net: &Child, data: &Split, loss: &Loss) -> Result<Vec<S
         format!("the model returns {met} {numbers} for each target, and there are {classes} classes")
     };
     if let Some(met) = met.filter(|met| *met < classes) {
-        let cure =
-            if met == 1 { "; whole numbers are read as numbers, and not as classes, with `as: numbers`" } else { "" };
+        let are_numbers = data.train.class_names().iter().all(|name| name.parse::<i64>().is_ok());
+        let cure = match met == 1 && are_numbers {
+            true => "; whole numbers are read as numbers, and not as classes, with `as: numbers`",
+            false => "",
+        };
         return Err(Error::data(format!("{}{cure}", words(met))));
     }
     if let (Loss::CrossEntropy { weight: Some(weight), .. }, Some(met)) = (loss, met)

@@ -161,7 +161,7 @@ impl Run {
         }
         if self.fit.is_over() {
             return Err(Error::run(
-                "the run has ended, so another learning rate would change nothing; more epochs continue it",
+                "the run has ended, with all its epochs, so the change would have no effect; more epochs continue it",
             ));
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::readers::in_message;
 const MOST_BYTES: u128 = 1 << 30;
 
 impl Dataset {
-    /// Converts the examples to the shape that a network takes. With an equal number of elements they are only
+    /// Converts the examples to the shape that a network takes. If only adjacent axes are joined or split, they are
     /// reshaped: images of 8 by 8 as `[64]`. Images `[channels, height, width]`, and single-channel ones in any form,
     /// are [resized](Dataset::resize) to a shape with the same channels.
     ///
@@ -22,7 +22,7 @@ impl Dataset {
             return self.later(move |part| part.fitted(&shape));
         }
         let elements = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
-        if elements(shape) == elements(self.shape()) {
+        if elements(shape) == elements(self.shape()) && is_regrouped(shape, self.shape()) {
             return self.reshape(shape);
         }
         let channels = |shape: &[usize]| match shape {
@@ -58,11 +58,43 @@ impl Dataset {
                         format!("; beside it are indices of shape {:?}, for a `ColumnEmbedding`", further.shape)
                     })
                     .collect();
+                let turned = turned(shape, met);
                 Err(Error::data(format!(
-                    "the model takes examples of shape {shape:?}, and the data has {met:?}{names}{further}"
+                    "the model takes examples of shape {shape:?}, and the data has {met:?}{names}{further}{turned}"
                 )))
             }
         }
+    }
+}
+
+/// Returns whether one shape joins adjacent axes of the other: each number keeps its neighbours.
+fn is_regrouped(a: &[usize], b: &[usize]) -> bool {
+    let ends = |shape: &[usize]| -> Vec<usize> {
+        let axes = shape.iter().filter(|axis| **axis != 1);
+        axes.scan(1, |all, axis| {
+            *all *= axis;
+            Some(*all)
+        })
+        .collect()
+    };
+    let (a, b) = (ends(a), ends(b));
+    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    few.iter().all(|end| many.contains(end))
+}
+
+/// Suggests the order of axes that makes one shape of the other.
+fn turned(wanted: &[usize], met: &[usize]) -> String {
+    let mut left: Vec<usize> = (0..met.len()).collect();
+    let axes: Option<Vec<String>> = wanted
+        .iter()
+        .map(|axis| {
+            let at = left.iter().position(|&from| met[from] == *axis)?;
+            Some((left.remove(at) + 1).to_string())
+        })
+        .collect();
+    match axes.filter(|_| left.is_empty()) {
+        Some(axes) => format!("; its axes are in another order: of an array, `x.transpose(0, {})`", axes.join(", ")),
+        None => String::new(),
     }
 }
 

@@ -136,7 +136,10 @@ impl Dtype {
             let allowed = "allowed: float16 to float64, integers of 8 to 64 bits, bool";
             let (kind, remedy) = match rest.chars().next() {
                 Some('U' | 'S') => ("text", "; `numpy.unique(x, return_inverse=True)` gives its classes as integers"),
-                Some('O') => ("objects", "; `x.astype('float32')` makes numbers of them"),
+                Some('O') => (
+                    "objects",
+                    "; `x.astype('float32')` makes numbers of them, `numpy.unique(x, return_inverse=True)` classes of words",
+                ),
                 Some('c') => ("complex numbers", "; `numpy.stack([x.real, x.imag], -1)` makes real ones of them"),
                 Some('M') => ("dates", "; `x.astype('float64')` makes numbers of them"),
                 Some('m') => ("durations", "; `x.astype('float64')` makes numbers of them"),

@@ -425,7 +425,7 @@ fn a_run_on_a_text_continues_a_prompt() {
     let folder = Folder::new("generate");
     folder.write("t.txt", &"abc".repeat(200));
     let net = "{kind: Sequential, cells: [{kind: Embedding, vocab_size: 3, embedding_size: 4}, \
-               {kind: Dense, in_features: 4, out_features: 3}]}";
+               {kind: Dense, in_features: 4, out_features: 5}]}"; // two outputs more than tokens
     let model =
         || Model::parse(&format!("{{version: 1, input: [8], input_dtype: int64, net: {net}}}"), "m.yaml", 0).unwrap();
     let data = "data: {text: {file: t.txt, tokens: chars, length: 8}}, optimizer: adam, lr: 0.1, epochs: 20";

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use precast::error::{Error, Result};
-use precast_base::printable;
 
 use super::{
     Columns, Csv,
     proposal::has_unit,
-    table::{Row, Table},
+    table::{Row, Table, marked},
 };
 use crate::{
     data::{Cells, Empty, Table as Cellular, TableColumn, WordForm},
@@ -49,7 +48,15 @@ impl Table<'_> {
             for (&place, reader) in places.iter().zip(&mut readers) {
                 let cell = self.cell_or_none(csv, &row, place)?;
                 match reader {
-                    Reader::Words { .. } => reader.put_word(cell.unwrap_or_default()),
+                    Reader::Words { .. } => {
+                        let cell = cell.unwrap_or_default();
+                        if is_error(cell) {
+                            let words = format!("{}: `{cell}` is an error of a spreadsheet", self.shown(place));
+                            let cure = format!("if it marks an empty cell: `missing: [\"{cell}\"]`");
+                            return Err(self.at(row.line, format!("{words}, and no word; {cure}")));
+                        }
+                        reader.put_word(cell);
+                    }
                     Reader::Numbers { values, large } => {
                         let number = cell.map(|cell| self.number_of(&row, place, cell, true)).transpose()?;
                         values.push(number.map(|(number, _)| number));
@@ -121,7 +128,7 @@ impl Table<'_> {
     /// Returns the cell of an input; `None` if it is empty and may be so.
     pub(super) fn cell_or_none<'r>(&self, csv: &Csv, row: &'r Row, place: usize) -> Result<Option<&'r str>> {
         let cell = row.fields.get(place).unwrap_or_default();
-        if !cell.is_empty() && !csv.missing.iter().any(|mark| mark == cell) {
+        if !self.is_empty(cell) {
             return Ok(Some(cell));
         }
         match csv.empty {
@@ -132,7 +139,7 @@ impl Table<'_> {
 
     /// Describes an empty cell of an input.
     pub(super) fn empty_input(&self, row: &Row, place: usize, cell: &str) -> Error {
-        let met = if cell.is_empty() { String::new() } else { format!(", as `missing` marks `{}`", printable(cell)) };
+        let met = marked(cell);
         let cure = "`empty: median` or `empty: mean` replaces the empty cells of the inputs";
         self.at(row.line, format!("{}: the cell is empty{met}; {cure}", self.shown(place)))
     }

@@ -105,7 +105,7 @@ impl Csv {
             for (&place, tally) in numbers.iter().zip(&mut tallies) {
                 let cell = row.fields.get(place).unwrap_or_default();
                 tally.rows += 1;
-                if cell.is_empty() || self.missing.iter().any(|mark| mark == cell) {
+                if table.is_empty(cell) {
                     tally.empty += 1;
                     continue;
                 }

@@ -30,6 +30,8 @@ pub(super) struct Table<'a> {
     pub(super) header: Option<Header>,
     /// Number of columns of each row.
     pub(super) width: usize,
+    /// Words that mark empty cells, each with its number if it has one.
+    missing: Vec<(String, Option<f64>)>,
     /// A delimiter that makes several columns of the only one.
     pub(super) other_delimiter: Option<char>,
 }
@@ -58,6 +60,11 @@ fn between_numbers(cell: &str) -> Option<char> {
         part.contains(|c: char| c.is_ascii_digit()) && part.chars().all(|c| c.is_ascii_digit() || ".,-+eE".contains(c))
     };
     OTHERS.into_iter().find(|&met| cell.contains(met) && cell.split(met).all(is_number))
+}
+
+/// Returns the words for the mark of an empty cell.
+pub(super) fn marked(cell: &str) -> String {
+    if cell.is_empty() { String::new() } else { format!(", as `missing` marks `{}`", printable(cell)) }
 }
 
 fn fields(count: usize) -> String {
@@ -90,7 +97,9 @@ impl<'a> Table<'a> {
         })?;
         let format = NumberFormat::new(csv.decimal, csv.thousands)?;
         let (text, note) = text?;
-        let mut table = Table { origin, text, note, delimiter, format, header: None, width: 0, other_delimiter: None };
+        let missing = csv.missing.iter().map(|mark| (mark.clone(), format.number(mark))).collect();
+        let (header, width, other_delimiter) = (None, 0, None);
+        let mut table = Table { origin, text, note, delimiter, format, header, width, missing, other_delimiter };
         let Some(first) = table.all_rows().next().transpose()? else {
             return Err(Error::data("the file is empty").in_file(origin));
         };
@@ -296,9 +305,19 @@ impl<'a> Table<'a> {
     /// Returns the cell of a row in a column.
     pub fn cell<'r>(&self, row: &'r Row, place: usize) -> Result<&'r str> {
         match row.fields.get(place).unwrap_or_default() {
-            "" => Err(self.at(row.line, format!("{}: the cell is empty", self.shown(place)))),
+            cell if self.is_empty(cell) => {
+                Err(self.at(row.line, format!("{}: the cell is empty{}", self.shown(place), marked(cell))))
+            }
             cell => Ok(cell),
         }
+    }
+
+    /// Returns whether a cell is empty, or has a mark of such cells: the word itself, or its number in any form.
+    pub fn is_empty(&self, cell: &str) -> bool {
+        let is_mark = |(mark, number): &(String, Option<f64>)| {
+            mark == cell || number.is_some() && *number == self.format.number(cell)
+        };
+        cell.is_empty() || self.missing.iter().any(is_mark)
     }
 
     /// Returns the numbers in some columns, row by row, the digits that f32 cannot represent, and notes on those that
@@ -309,7 +328,7 @@ impl<'a> Table<'a> {
             let row = row?;
             for &place in places {
                 let cell = match row.fields.get(place).unwrap_or_default() {
-                    "" if are_inputs => return Err(self.empty_input(&row, place, "")),
+                    cell if are_inputs && self.is_empty(cell) => return Err(self.empty_input(&row, place, cell)),
                     _ => self.target(&row, place)?,
                 };
                 match self.number_of(&row, place, cell, are_inputs)? {

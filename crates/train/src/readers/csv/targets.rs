@@ -46,10 +46,12 @@ impl Table<'_> {
             }
             TargetKind::Classes => {
                 let (values, names) = self.classes(first, &csv.class_names)?;
+                let are_numbers = || names.iter().all(|name| self.format.number(name).is_some());
                 if csv.r#as.is_none() && values.len() >= MANY && names.len() == values.len() {
                     let column = self.shown(first);
                     let words = format!("{column}: each of the {} rows is a class of its own", values.len());
-                    found.notes.push(format!("{}: {words}; `as: numbers` reads numbers", self.origin()));
+                    let cure = if are_numbers() { "`as: numbers` reads numbers" } else { "none tells of another row" };
+                    found.notes.push(format!("{}: {words}; {cure}", self.origin()));
                 }
                 (found.targets, found.class_names) = (Targets::Classes { shape: vec![], values }, names);
             }

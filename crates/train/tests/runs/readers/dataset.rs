@@ -136,3 +136,29 @@ fn what_cannot_be_standardized_is_refused() {
     );
     assert!(Standardization::of(&Dataset::new(vec![], &[2], vec![]).unwrap()).is_err());
 }
+
+/// Axes are joined and split, and not turned.
+#[test]
+fn examples_of_axes_in_another_order_are_refused() {
+    let data = |shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        Dataset::new((0..count).map(|i| i as f32).collect(), shape, vec![0]).unwrap()
+    };
+    for (from, to) in [
+        (&[1, 8, 8][..], &[64][..]),
+        (&[64], &[1, 8, 8]),
+        (&[8, 8, 1], &[1, 8, 8]),
+        (&[2, 3, 4], &[6, 4]),
+        (&[3, 64], &[3, 8, 8]),
+    ] {
+        let fitted = data(from).fitted(to).unwrap();
+        assert_eq!((fitted.shape(), inputs(&fitted)), (to, inputs(&data(from))));
+    }
+    let refused = |from: &[usize], to: &[usize]| data(from).fitted(to).unwrap_err().to_string();
+    let words = refused(&[8, 8, 3], &[3, 8, 8]);
+    assert!(words.ends_with("in another order: of an array, `x.transpose(0, 3, 1, 2)`"), "{words}");
+    assert!(refused(&[6, 2], &[2, 6]).ends_with("`x.transpose(0, 2, 1)`"));
+    assert!(!refused(&[6, 4], &[3, 8]).contains("transpose"));
+    // Images of another size are resized.
+    assert_eq!(data(&[3, 8, 10]).fitted(&[3, 10, 8]).unwrap().shape(), [3, 10, 8]);
+}

@@ -148,7 +148,7 @@ fn a_column_of_names_is_told() {
     let note = |n| Csv::new("t.csv").target("y").parse(format!("x,y\n{}", rows(n)).as_bytes()).unwrap().notes();
     assert_eq!(
         note(20),
-        ["t.csv: column 2 (`y`): each of the 20 rows is a class of its own; `as: numbers` reads numbers"]
+        ["t.csv: column 2 (`y`): each of the 20 rows is a class of its own; none tells of another row"]
     );
     assert!(note(3).is_empty());
 }

@@ -106,6 +106,15 @@ const CSV: &[Mistake] = &[
     ("bytes that the encoding does not have", |_| {
         Csv::new("a.csv").encoding("gb18030".to_string()).parse(b"a,b\n1,2\n3,\x81")
     }),
+    ("a mark of empty cells in the target", |_| {
+        parse(Csv::new("a.csv").target("y").missing(["NA".to_string()]), "x,y\n1,a\n2,NA\n3,b\n")
+    }),
+    ("a mark of empty cells in another form", |_| {
+        parse(Csv::new("a.csv").target("y").missing(["-999".to_string()]), "x,y\n1,a\n-999.0,b\n3,b\n")
+    }),
+    ("an error of a spreadsheet among words", |_| {
+        parse(Csv::new("a.csv").target("y").one_hot("c"), "c,y\nu,a\n#DIV/0!,b\n")
+    }),
     ("another delimiter than that of the file", |_| parse(flowers().delimiter(';'), FLOWERS)),
     ("the delimiter of the file among words", |_| parse(Csv::new("a.csv"), "a;b\n1;2\n")),
     ("spaces between the numbers of a file without a header", |_| {
