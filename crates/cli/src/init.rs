@@ -127,6 +127,9 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) 
     })
 }
 
+/// Cells of a kind that are tried, of which each is a plan of the network.
+const FEW: usize = 8;
+
 /// Returns rules that quantize the operands of the products of a network, but for its ends.
 fn low_bits(policy: &Policy, plan: &Plan, net: &Child, operands: Operands) -> Result<Vec<String>> {
     let reaches = |rule: &Rule| {
@@ -138,7 +141,8 @@ fn low_bits(policy: &Policy, plan: &Plan, net: &Child, operands: Operands) -> Re
     kinds.sort_unstable();
     kinds.dedup();
     let of_kind = |kind: &&str| {
-        let paths = plan.decisions.iter().filter(|decision| decision.kind == **kind);
+        // A few cells say whether a kind has products.
+        let paths = plan.decisions.iter().filter(|decision| decision.kind == **kind).take(FEW);
         paths.map(|decision| Rule::operands(&decision.path, operands)).any(|rule| rule.is_ok_and(|rule| reaches(&rule)))
     };
     let kinds: Vec<&str> = kinds.into_iter().filter(of_kind).collect();
