@@ -83,7 +83,8 @@ fn registry(made: &Path) -> Result<[String; 4]> {
 /// that has nothing else.
 fn install(made: &Path, registry: &[String; 4]) -> Result {
     let folder = emptied(made.join("installed"))?;
-    let target = made.join("target");
+    // Packages of a registry do not change for cargo, and these do.
+    let target = emptied(made.join("target"))?;
     let root = folder.display().to_string();
     cargo(&folder, &target, registry, &["install", "--quiet", "--locked", "--debug", "--root", &root, "precast-cli"])?;
     shell::run(&format!("{root}/bin/precast"), &["plan", "lenet5", "--policy", "o2"], &[])?;
