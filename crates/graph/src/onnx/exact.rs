@@ -132,15 +132,12 @@ impl Keep<'_> {
             let read = |place: usize| placed.input(place);
             let one = |value: usize| self.facts.fact(value).one;
             let left = |place: usize| read(place).filter(|&value| one(value) == Some(One::Complement));
+            let near = || read(0).filter(|&value| one(value).is_some());
             let is_constant = |place: usize| read(place).is_some_and(|value| self.facts.fact(value).constant);
             let found = match (placed.op(), self.divisor(placed)) {
-                ("Acos" | "Asin" | "Atanh" | "CumProd" | "Log" | "ReduceProd", _) => {
-                    read(0).filter(|&value| one(value).is_some())
-                }
+                ("Acos" | "Asin" | "Atanh" | "CumProd" | "Log" | "ReduceProd", _) => near(),
                 // A high power makes a small error a large one.
-                ("Pow", _) if read(1).is_some_and(|value| is_high(&self.facts.fact(value))) => {
-                    read(0).filter(|&value| one(value).is_some())
-                }
+                ("Pow", _) if read(1).is_some_and(|value| is_high(&self.facts.fact(value))) => near(),
                 ("Div", _) => left(1).or(left(0).filter(|_| !is_constant(1))),
                 (_, Some(place)) => left(place),
                 _ => None,

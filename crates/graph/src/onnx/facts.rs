@@ -442,16 +442,19 @@ impl<'a> Facts<'a> {
         source != Some(Origin::Input) || self.values.terms(placed).is_none_or(|terms| terms <= COORDINATES)
     }
 
+    /// Returns the tally of a constant, if its numbers are known.
+    fn tally(&self, fact: &Fact) -> Option<&Tally> {
+        self.constants.get(&fact.by.filter(|_| fact.constant)?)
+    }
+
     /// Returns whether a constant makes running sums in a product: a triangle of ones.
     fn runs(&self, fact: &Fact) -> bool {
-        let known = fact.by.filter(|_| fact.constant).and_then(|by| self.constants.get(&by));
-        known.is_some_and(Tally::is_triangle)
+        self.tally(fact).is_some_and(Tally::is_triangle)
     }
 
     /// Returns whether a constant makes sums in a product: ones.
     fn adds_up(&self, fact: &Fact) -> bool {
-        let known = fact.by.filter(|_| fact.constant).and_then(|by| self.constants.get(&by));
-        known.is_some_and(|known| known.is_one() && known.largest == 1.0 && known.count > 1)
+        self.tally(fact).is_some_and(|known| known.is_one() && known.largest == 1.0 && known.count > 1)
     }
 
     /// Returns the fact of a product. Weights make large numbers no larger and small ones no smaller: sums of products of
@@ -490,7 +493,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the magnitude of a constant that is an upper bound of numbers below 0.
     fn negative_bound_of(&self, fact: &Fact) -> Option<f64> {
-        let known = self.constants.get(&fact.by.filter(|_| fact.constant)?)?;
+        let known = self.tally(fact)?;
         Some(known.largest.into()).filter(|_| known.negative && known.is_uniform())
     }
 

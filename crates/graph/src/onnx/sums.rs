@@ -46,6 +46,21 @@ struct Way {
     share: bool,
 }
 
+impl Way {
+    /// The way of a value before its readers are known.
+    const OPEN: Way = Way { any: false, all: true, root: false, share: false };
+
+    /// Returns the way of a value that has both.
+    fn and(self, other: Way) -> Way {
+        Way {
+            any: self.any || other.any,
+            all: self.all && other.all,
+            root: self.root || other.root,
+            share: self.share || other.share,
+        }
+    }
+}
+
 impl Keep<'_> {
     /// Keeps squares, and products of two activations, that go into a sum or a root: squares of numbers above 255 are
     /// beyond float16, also where the root is in range. Keeps products that add many terms, up to the division by their
@@ -227,13 +242,7 @@ impl Keep<'_> {
             .enumerate()
             .flat_map(|(to, of)| self.facts.inside.get(&to).into_iter().flatten().map(move |&from| (from, *of)))
         {
-            let known = into[from].filter(|known| known.any).unwrap_or(Way { all: true, ..Way::default() });
-            into[from] = Some(Way {
-                any: known.any || of.any,
-                all: known.all && of.all,
-                root: known.root || of.root,
-                share: known.share || of.share,
-            });
+            into[from] = Some(into[from].filter(|known| known.any).unwrap_or(Way::OPEN).and(of));
         }
         for (index, placed) in values.nodes.iter().enumerate().rev() {
             let made = placed.output(0).and_then(|output| into[output]).unwrap_or_default();
@@ -257,15 +266,10 @@ impl Keep<'_> {
             let divided = self.divided(placed);
             for (place, &value) in placed.inputs.iter().enumerate() {
                 let Some(value) = value else { continue };
+                let share = share || divided.is_some() && (divided == Some(place) || op == "Div");
                 // A numerator has no other way.
-                let of = Way { all: of.all || of.any && place == 0 && self.is_ratio(index), ..of };
-                let known = into[value].unwrap_or(Way { all: true, ..Way::default() });
-                into[value] = Some(Way {
-                    any: known.any || of.any,
-                    all: known.all && of.all,
-                    root: known.root || of.root,
-                    share: known.share || share || divided.is_some() && (divided == Some(place) || op == "Div"),
-                });
+                let all = of.all || of.any && place == 0 && self.is_ratio(index);
+                into[value] = Some(into[value].unwrap_or(Way::OPEN).and(Way { all, share, ..of }));
             }
         }
         into.into_iter().map(Option::unwrap_or_default).collect()

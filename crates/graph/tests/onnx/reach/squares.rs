@@ -158,7 +158,7 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
 }
 
 /// Places 0 to 199 with weights that are a half at two neighbours: a variance of 1/4 at 150, by products with known numbers.
-/// Numbers beside an offset of 3000.
+/// Numbers next to an offset of 3000.
 #[test]
 fn variances_of_known_places_and_offsets_are_f32() {
     let op = |op, a, b, to| node(op, &[a, b], to, &[]);
