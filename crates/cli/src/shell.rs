@@ -76,8 +76,8 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page).map_err(|error: io::Error| Failure::work(error))?;
-    let whole = if args.command.is_some() { format!("\n.SH SEE ALSO\n{}(1)\n", cli.program) } else { String::new() };
-    written(page, |page| with_examples(&page) + &whole)
+    let see_also = if args.command.is_some() { format!("\n.SH SEE ALSO\n{}(1)\n", cli.program) } else { String::new() };
+    written(page, |page| with_examples(&page) + &see_also)
 }
 
 /// Gives the text after the options its usual headings, and keeps the lines of its examples apart.

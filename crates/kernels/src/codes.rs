@@ -4,7 +4,7 @@
 use half::{bf16, slice::HalfFloatSliceExt};
 use precast_base::Result;
 pub use precast_lowbit::{Delayed, DelayedRule, Matrix, Operand, Overflow, ScaleRule, Stream, amax_to_scale};
-use precast_lowbit::{Format, Granularity, Rounding};
+use precast_lowbit::{Format, Granularity, Rounding, magnitude};
 
 use crate::{
     elementwise::{BLOCK, peak::Magnitude},
@@ -185,12 +185,6 @@ pub fn factors<T: Float<Wide = f32>>(
         scales.push(1.0);
     }
     Ok(Factors { numbers, scales })
-}
-
-/// Returns the largest magnitude of finite numbers.
-#[inline(always)]
-fn magnitude(x: &[f32]) -> f32 {
-    f32::from_bits(x.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31))))
 }
 
 /// Writes each number as that of its code, which is rounded at random, with the factors of its group.

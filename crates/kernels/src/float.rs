@@ -79,10 +79,10 @@ macro_rules! wide_float {
 wide_float!(f64, f32);
 
 macro_rules! low_float {
-    ($($t:ty: $is_plain:literal),*) => { $(
+    ($($t:ty: $in_loops:literal),*) => { $(
         impl Float for $t {
             type Wide = f32;
-            const WIDENS_IN_LOOPS: bool = $is_plain;
+            const WIDENS_IN_LOOPS: bool = $in_loops;
             #[inline(always)]
             fn widen(self) -> f32 { self.load_one() }
             #[inline(always)]

@@ -48,7 +48,7 @@ mod stream;
 pub use codec::Overflow;
 pub use delayed::{AmaxOf, Delayed, DelayedRule};
 pub use format::Format;
-pub use matrix::Matrix;
+pub use matrix::{Matrix, magnitude};
 pub use nibbles::{pack_nibbles, unpack_nibbles};
 pub use operand::{Operand, Rounding};
 pub use quantized::{Quantized, Scales};

@@ -93,6 +93,6 @@ impl<'a> Matrix<'a> {
 /// Returns the largest magnitude; one that is not finite if there is one. Bits without sign are in the order of magnitudes,
 /// with infinity and then NaN above them.
 #[inline(always)]
-pub(crate) fn magnitude(x: &[f32]) -> f32 {
+pub fn magnitude(x: &[f32]) -> f32 {
     f32::from_bits(x.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31))))
 }

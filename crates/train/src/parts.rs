@@ -23,7 +23,7 @@ use super::{
     standardizations::Standardizations,
 };
 use crate::{
-    data::{Dataset, Encoding, IGNORED, Inputs, Split, Standardization, Targets},
+    data::{Dataset, Encoding, IGNORED, Inputs, Split, Standardization, Targets, fitted::is_regrouped},
     training::{FitOptions, Loss},
 };
 
@@ -394,9 +394,8 @@ impl RunFile {
             None => train,
         };
         let (train, test) = (fitted(train)?, fitted(test)?);
-        if let (&[channels, h, w], [.., height, width]) = (&shape[..], train.shape())
-            && train.shape() != [channels, h, w]
-            && (channels * h * w != train.shape().iter().product::<usize>() || (h, w) == (*width, *height))
+        if let (&[_, h, w], [.., height, width]) = (&shape[..], train.shape())
+            && !is_regrouped(&shape, train.shape())
         {
             notes.push(format!("images of {h} x {w} pixels are resized to {height} x {width}, which the model takes"));
         }

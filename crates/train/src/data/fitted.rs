@@ -22,7 +22,7 @@ impl Dataset {
             return self.later(move |part| part.fitted(&shape));
         }
         let elements = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
-        if elements(shape) == elements(self.shape()) && is_regrouped(shape, self.shape()) {
+        if is_regrouped(shape, self.shape()) {
             return self.reshape(shape);
         }
         let channels = |shape: &[usize]| match shape {
@@ -68,18 +68,18 @@ impl Dataset {
 }
 
 /// Returns whether one shape joins adjacent axes of the other: each number keeps its neighbours.
-fn is_regrouped(a: &[usize], b: &[usize]) -> bool {
+pub(crate) fn is_regrouped(a: &[usize], b: &[usize]) -> bool {
     let ends = |shape: &[usize]| -> Vec<usize> {
         let axes = shape.iter().filter(|axis| **axis != 1);
         axes.scan(1, |all, axis| {
-            *all *= axis;
+            *all = usize::saturating_mul(*all, *axis);
             Some(*all)
         })
         .collect()
     };
     let (a, b) = (ends(a), ends(b));
     let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    few.iter().all(|end| many.contains(end))
+    few.last().unwrap_or(&1) == many.last().unwrap_or(&1) && few.iter().all(|end| many.contains(end))
 }
 
 /// Suggests the order of axes that makes one shape of the other.

@@ -17,7 +17,7 @@ mod elements;
 mod encoded;
 mod encoding;
 mod exact;
-mod fitted;
+pub(crate) mod fitted;
 pub(crate) mod later;
 mod lines;
 pub(crate) mod numbers;

@@ -328,8 +328,9 @@ impl<'a> Table<'a> {
             let row = row?;
             for &place in places {
                 let cell = match row.fields.get(place).unwrap_or_default() {
-                    cell if are_inputs && self.is_empty(cell) => return Err(self.empty_input(&row, place, cell)),
-                    _ => self.target(&row, place)?,
+                    _ if !are_inputs => self.target(&row, place)?,
+                    cell if self.is_empty(cell) => return Err(self.empty_input(&row, place, cell)),
+                    cell => cell,
                 };
                 match self.number_of(&row, place, cell, are_inputs)? {
                     (_, Some(large)) => numbers.push_integer(large),
