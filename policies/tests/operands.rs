@@ -122,6 +122,33 @@ fn plans_with_other_operands_differ() {
     assert!(exported.contains(&"3 cells whose products have quantized operands: they run unquantized".to_string()));
 }
 
+/// Each library has its name for a recipe, and says which cells run without one.
+#[test]
+fn libraries_get_the_recipes_that_they_have() {
+    for (recipe, torchao, engine, qwix) in [
+        ("tensorwise", Some("tensorwise"), Some("Float8CurrentScaling"), Some("tensorwise")),
+        ("rowwise-hp-grad", Some("rowwise_with_gw_hp"), None, None),
+        ("mxfp8", None, Some("MXFP8BlockScaling"), Some("mxfp8")),
+        ("nvfp4", None, Some("NVFP4BlockScaling"), Some("nvfp4")),
+        ("int8", Some("int8"), None, Some("int8")),
+    ] {
+        let plan = plan(&format!("{{ path: '**', operands: {recipe} }}"));
+        let cells = quantized(&plan);
+        let dense = cells.iter().filter(|cell| cell.starts_with("block.fc") || cell.starts_with("head")).count();
+        for (to, name) in [(Exporter::Torchao, torchao), (Exporter::TransformerEngine, engine), (Exporter::Qwix, qwix)]
+        {
+            let exported = plan.export(to);
+            let path = if to == Exporter::Qwix { "block/fc" } else { "block.fc" };
+            let line = format!("\"{path}\": \"{}\"", name.unwrap_or(recipe));
+            assert_eq!(exported.text.contains(&line), name.is_some(), "{to}, {recipe}: {}", exported.text);
+            // Convolutions and attention have no name in these libraries.
+            let left = cells.len() - if name.is_some() { dense } else { 0 };
+            let words = format!("{left} cells whose products have quantized operands: they run unquantized");
+            assert!(exported.cannot_say.contains(&words), "{to}, {recipe}: {:?}", exported.cannot_say);
+        }
+    }
+}
+
 #[test]
 fn formats_may_be_given_by_direction() {
     let table = "{ forward: e4m3, backward: e5m2, scale: rows, rounding: stochastic }";

@@ -142,22 +142,91 @@ def for_deepspeed(export, plan):
     return f"DeepSpeed {deepspeed.__version__}: classes of modules communicate as the plan says"
 
 
+def for_training(export, plan):
+    """Products in FP8 and INT8, by layers of torchao."""
+    linear = importlib.import_module("torchao.float8.float8_linear").Float8Linear
+    said = []
+    for recipe, name in {"tensorwise": "tensorwise", "rowwise-hp-grad": "rowwise_with_gw_hp", "int8": "int8"}.items():
+        torch.manual_seed(2)
+        model, x = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)).bfloat16(), torch.randn(32, 32).bfloat16()
+        want = model(x)
+        names = run(export("torchao", "{ path: '**', operands: %s }, { path: '2', operands: none }" % recipe, model))
+        assert names["RECIPES"] == {"0": name}, names["RECIPES"]
+        names["train_in_8_bits"](model, emulate=True)
+        assert (type(model[0]) is linear) == (recipe != "int8") and type(model[2]) is nn.Linear
+        got = model(x)
+        got.float().pow(2).sum().backward()
+        error = ((got - want).norm() / want.norm()).item()
+        assert 1e-3 < error < 0.1 and model[0].weight.grad.isfinite().all(), error
+        said.append(f"{recipe} {error:.1e}")
+    return f"outputs beside those in bf16: {', '.join(said)}"
+
+
+def for_qwix(export, plan):
+    qwix, jax = importlib.import_module("qwix"), importlib.import_module("jax")
+    flax = importlib.import_module("flax.linen")
+    jnp = jax.numpy
+
+    class Mlp(flax.Module):
+        @flax.compact
+        def __call__(self, x):
+            return flax.Dense(16, name="2")(jax.nn.relu(flax.Dense(64, name="0")(x)))
+
+    model, x, said = Mlp(), jax.random.normal(jax.random.key(0), (32, 32)), []
+    like = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16))
+    weights = model.init(jax.random.key(1), x)
+    want = model.apply(weights, x)
+    for recipe in ("tensorwise", "rowwise", "mxfp8", "nvfp4", "int8"):
+        rules = "{ path: '**', operands: %s }, { path: '2', operands: none }" % recipe
+        provider = run(export("qwix", rules, like))["provider"]()
+        there = qwix.quantize_model(model, provider)
+        got, grads = jax.value_and_grad(lambda w: (there.apply(w, x) ** 2).sum())(weights)
+        error = float(jnp.linalg.norm(there.apply(weights, x) - want) / jnp.linalg.norm(want))
+        assert 1e-3 < error < (0.4 if recipe == "nvfp4" else 0.1), (recipe, error)
+        assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
+        said.append(f"{recipe} {error:.1e}")
+    return f"Qwix {qwix.__version__}, outputs beside those in f32: {', '.join(said)}"
+
+
+def for_transformer_engine(export, plan):
+    te = importlib.import_module("transformer_engine.pytorch")
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32)).bfloat16().cuda()
+    x = torch.randn(32, 32).bfloat16().cuda()
+    want = model(x)
+    run(export("transformer-engine", "{ path: '**', operands: delayed }, { path: '2', operands: none }", model))["convert"](model)
+    assert isinstance(model[0], te.Linear) and type(model[2]) is nn.Linear
+    error = ((model(x) - want).norm() / want.norm()).item()
+    assert 1e-3 < error < 0.1, error
+    return f"outputs beside those in bf16: {error:.1e}"
+
+
 def main(precast):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "net.safetensors")
         save(Net().state_dict(), file)
 
-        def command(*words):
-            return subprocess.run([*precast, *words, "--policy", "o2-bf16"], check=True, capture_output=True, text=True).stdout
+        def command(*words, policy="o2-bf16"):
+            words = [*precast, *words, "--policy", str(policy)]
+            return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+        def export(to, rules=None, model=None):
+            """The file for a library: of the network, or of a model under O2 with rules."""
+            if rules is None:
+                return command("export", str(file), "--to", to)
+            here, policy = Path(folder, "model.safetensors"), Path(folder, "policy.yaml")
+            save({name: value.float().cpu() for name, value in model.state_dict().items()}, here)
+            policy.write_text(f"version: 1\nlevel: O2\ndtype: bfloat16\nrules: [{rules}]\n")
+            return command("export", str(here), "--to", to, policy=policy)
 
         decisions = json.loads(command("plan", str(file), "--format", "json"))["decisions"]
         dtype = lambda run: getattr(torch, next(iter(run.values())))
         plan = {decision["path"]: dtype(decision["run"]) for decision in decisions}
         for library, check in {
-            "torch": for_torch, "keras": for_keras, "torchao": for_torchao, "deepspeed": for_deepspeed,
+            "torch": for_torch, "keras": for_keras, "torchao": for_torchao, "torchao, training": for_training,
+            "transformer-engine": for_transformer_engine, "qwix": for_qwix, "deepspeed": for_deepspeed,
         }.items():
             try:
-                print(f"{library}: {check(lambda to: command('export', str(file), '--to', to), plan)}")
+                print(f"{library}: {check(export, plan)}")
             except ModuleNotFoundError as error:
                 print(f"{library}: LEFT OUT, {error}")
 

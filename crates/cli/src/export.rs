@@ -22,7 +22,7 @@ use super::{
     run::{is_run_file, predictor},
 };
 
-/// Write a network or a run as an ONNX model, the decisions of a plan for torch, Keras, torchao or DeepSpeed, or the weights of a run
+/// Write a network or a run as an ONNX model, the decisions of a plan for another library, or the weights of a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: Option<PathBuf>,
-    /// The library: torch, keras, torchao or deepspeed; or onnx, for a model
+    /// The library: torch, keras, torchao, transformer-engine, qwix or deepspeed; or onnx, for a model
     #[arg(long, value_name = "LIBRARY")]
     to: Option<Target>,
     /// With --to onnx, the version of ONNX's operators [default: 20]

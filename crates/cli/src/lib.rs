@@ -90,7 +90,7 @@ Examples:
   precast run model.onnx --inputs x.npz              an ONNX model on inputs, beside a converted one if you like
   precast tune runs/o2 --policy o2 --budget 1e-5     the cells that can be lowered within a budget of error
   precast shadow runs/o2 --policy o2                 the error that each cell of a lowered network causes
-  precast export bert/ --policy o2 --to torch        the same decisions for torch, Keras, torchao or DeepSpeed
+  precast export bert/ --policy o2 --to torch        the same decisions for torch, or another library
   precast show ops softmax                           what every pack of lists does with an op, and why
   precast show cells Conv2d                          the options of a kind of cell, as a model file writes them
   precast init lenet5_bn --output my-policy.yaml     a policy to begin with, for one network

@@ -1,4 +1,5 @@
-"""Times of plans: `python benches/steps.py [SECONDS]`. Each figure is the least of interleaved runs, in processor time
+"""Times of plans: `python benches/steps.py [SECONDS] [compiled]`. With `compiled`, steps are those of `torch.compile`,
+which needs a C++ compiler. Each figure is the least of interleaved runs, in processor time
 of one thread, so that other work on the machine shows less."""
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import networks
 
-SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
+COMPILED = "compiled" in sys.argv
+SECONDS = next((float(word) for word in sys.argv[1:] if word != "compiled"), 20.0)
 
 
 class Bottleneck(nn.Module):
@@ -64,11 +66,12 @@ def gpt2() -> nn.Module:
 def step(model: nn.Module, x: Tensor, around: Callable[[], object]) -> Callable[[], None]:
     """Returns a training step."""
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    called = torch.compile(model) if COMPILED else model
 
     def run() -> None:
         optimizer.zero_grad()
         with around():  # type: ignore[attr-defined]
-            output = model(x)
+            output = called(x)
         output.float().pow(2).mean().backward()
         optimizer.step()
 
@@ -163,8 +166,9 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
     print("| what | least | beside the first |\n| --- | --- | --- |")
-    with torch.no_grad():
-        plans()
-        calls()
+    if not COMPILED:
+        with torch.no_grad():
+            plans()
+            calls()
     steps("GPT-2, 4 layers", gpt2, torch.randint(2048, (2, 64)))
     steps("ResNet-50, 64 x 64", resnet50, torch.randn(4, 3, 64, 64))

@@ -11,10 +11,25 @@ explained.
 torch is imported when a module is handed over, and not before.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._engine import Diff, Error, __version__
 from ._pin import Pin, pin
 from ._plan import Decision, Plan
 from ._policy import Policy, load
 from ._scale import LossScale
 
-__all__ = ["Decision", "Diff", "Error", "LossScale", "Pin", "Plan", "Policy", "__version__", "load", "pin"]
+if TYPE_CHECKING:
+    from ._compare import Comparison, compare, dump
+
+__all__ = ["Comparison", "Decision", "Diff", "Error", "LossScale", "Pin", "Plan", "Policy"]
+__all__ += ["__version__", "compare", "dump", "load", "pin"]
+
+
+def __getattr__(name: str) -> Any:
+    # These have tensors of torch in their types.
+    if name in ("Comparison", "compare", "dump"):
+        from . import _compare
+
+        return getattr(_compare, name)
+    raise AttributeError(f"module 'precast' has no attribute {name!r}")

@@ -41,6 +41,20 @@ def _check(read: Outline, plan: _engine.Plan) -> None:
     raise error("Path", f"the network has a module `{new}` that the plan does not have: plan it again")
 
 
+def _check_operands(read: Outline, plan: _engine.Plan) -> None:
+    """Checks that the modules with quantized operands quantize them: torch's own do not."""
+    operands = dict(plan.operands())
+    for module, path in zip(read.modules, read.paths, strict=True):
+        owners = {base.__module__.partition(".")[0] for base in type(module).__mro__}
+        if path in operands and owners.isdisjoint(("torchao", "transformer_engine")):
+            kind, remedy = type(module).__name__, "`plan.to_torchao()` or `plan.to_transformer_engine()`"
+            raise error(
+                "Unsupported",
+                f"`{path}` has operands {operands[path]}, which a {kind} does not quantize: run the file of {remedy}, "
+                "which converts it, and plan again; or write `operands: none`",
+            )
+
+
 def _own_floats(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, value in module._parameters.items():
         if value is not None and value.is_floating_point():
@@ -118,6 +132,7 @@ def apply(model: nn.Module, plan: _engine.Plan) -> None:
     """Makes a network run by a plan."""
     read = outline(model)
     _check(read, plan)
+    _check_operands(read, plan)
     restore(model, wanted(read, plan))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,8 +28,8 @@ class Outline(NamedTuple):
     """Number of modules above each."""
     places: list[int]
     """Place of the class of each."""
-    matrices: list[bool]
-    """For each, `True` when it has parameters of two axes or more."""
+    weights: list[list[Sequence[int]]]
+    """For each, the shapes of its parameters of two axes or more."""
     classes: list[tuple[str, list[str]]]
     """Names of classes with those of their bases, nearest first."""
     notes: list[str]
@@ -52,6 +53,11 @@ def network(model: nn.Module) -> nn.Module:
 
 def class_of(kind: Any) -> tuple[str, list[str]]:
     """Returns the name of a class of modules, and those of its bases up to `Module`."""
+    if kind.__module__.startswith("torch.ao.nn."):
+        # The names of their text. What they have in common is that they take and return float32 or codes.
+        prefix = "" if "Quant" in kind.__name__ else "Quantized"
+        prefix = "Dynamic" + prefix if ".dynamic." in kind.__module__ else prefix
+        return prefix + kind.__name__, ["Quantized"]
     classes = list(kind.__mro__[: kind.__mro__.index(nn.Module)])
     if any(base.__name__ == "FSDPModule" for base in classes):
         # FSDP2 puts a class of its own in front of that of each module that it shards.
@@ -87,7 +93,8 @@ def outline(model: nn.Module) -> Outline:
     paths: list[str] = []
     depths: list[int] = []
     of_class: list[int] = []
-    has_matrices: list[bool] = []
+    weights: list[list[Sequence[int]]] = []
+    without: list[Sequence[int]] = []
     strange: dict[str, list[str]] = {}
     of_torch = known()
     # For each class, whether it or a base is of torch.
@@ -111,22 +118,22 @@ def outline(model: nn.Module) -> Outline:
             name, bases = class_of(kind)
             classes.append((name, bases))
             listed.append(not of_torch.keys().isdisjoint([name, *bases]))
-        matrices = False
+        matrices = without
         own = module._parameters
         if own:
-            matrices = any(value is not None and _axes(value) >= 2 for value in own.values())
+            matrices = [value.shape for value in own.values() if value is not None and _axes(value) >= 2]
             if not listed[place] and any(value is not None for value in own.values()):
                 strange.setdefault(classes[place][0], []).append(path or "(root)")
         modules.append(module)
         paths.append(path)
         depths.append(depth)
         of_class.append(place)
-        has_matrices.append(matrices)
+        weights.append(matrices)
     notes = [
         f"{name} has parameters of its own and no base in torch.nn, so no list decides for it: {_some(paths)}"
         for name, paths in strange.items()
     ]
-    return Outline(modules, paths, depths, of_class, has_matrices, [*classes, *of_torch.items()], notes)
+    return Outline(modules, paths, depths, of_class, weights, [*classes, *of_torch.items()], notes)
 
 
 def _axes(value: torch.Tensor) -> int:

@@ -244,8 +244,13 @@ class Plan:
 
     def to_torchao(self) -> str:
         """Returns a Python file with a function that returns a `FqnToConfig` of torchao for the layers that are
-        lowered."""
+        lowered, and one that makes layers train with operands in 8 bits if rules have `operands`."""
         return self._engine.export("torchao", self._classes)[0]
+
+    def to_transformer_engine(self) -> str:
+        """Returns a Python file with a function that replaces linear layers whose rules have `operands` by those of
+        Transformer Engine, in a region of their recipe."""
+        return self._engine.export("transformer-engine", self._classes)[0]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._engine == other._engine

@@ -120,7 +120,7 @@ class Policy:
 
         read = outline(model)
         return Plan(
-            self._inner.plan(read.classes, (read.paths, read.depths, read.places, read.matrices)),
+            self._inner.plan(read.classes, (read.paths, read.depths, read.places, read.weights)),
             self._inner,
             read.classes,
             read.notes,

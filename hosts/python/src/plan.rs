@@ -70,6 +70,12 @@ impl Plan {
         self.0.decisions.iter().map(run).collect()
     }
 
+    /// Returns the paths of the modules with quantized operands, and their recipes.
+    fn operands(&self) -> Vec<(&str, String)> {
+        let quantized = |decision: &Decision| Some(decision.quantized()?.to_string());
+        self.0.decisions.iter().filter_map(|decision| Some((decision.path.as_str(), quantized(decision)?))).collect()
+    }
+
     /// Returns the paths and kinds of all modules.
     fn cells(&self) -> Vec<(&str, &str)> {
         self.0.decisions.iter().map(|decision| (decision.path.as_str(), decision.kind.as_ref())).collect()

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use precast_base::{Error, ErrorKind};
+use precast_base::{DType, Error, ErrorKind};
 use precast_policy::{
     self as engine, Level, Outline, OutlinedCell,
     catalogue::System,
@@ -26,9 +26,9 @@ pub struct Policy(engine::Policy);
 /// A class of modules: its name, and the names of its bases, nearest first.
 pub type Class = (String, Vec<String>);
 
-/// Modules, a list for each fact: path, number of modules above, place of the class, and whether it has matrices. Python
-/// makes lists of plain values in half of the time of tuples.
-type Modules = (Vec<String>, Vec<usize>, Vec<usize>, Vec<bool>);
+/// Modules, a list for each fact: path, number of modules above, place of the class, and shapes of parameters with two axes or
+/// more. Python makes lists of plain values in half of the time of tuples.
+type Modules = (Vec<String>, Vec<usize>, Vec<usize>, Vec<Vec<Vec<usize>>>);
 
 #[pymethods]
 impl Policy {
@@ -118,9 +118,6 @@ fn check(policy: &engine::Policy) -> Result<(), Error> {
         Rule { run: Some(RunAs::LowForward), .. } => Some(
             "asks for gradients of weights in float32, which torch does not compute from low products; use `low` or `float32`",
         ),
-        Rule { operands: Some(of), .. } if of.recipe().is_some() => Some(
-            "quantizes operands of products, which networks of precast rehearse; leave it out here, or write `operands: none`, and quantize by torchao",
-        ),
         Rule { kept: Some(kept), .. } if kept.format().is_some() => {
             Some("keeps activations in 8 bits, which networks of precast do; `checkpoint: true` saves memory in torch")
         }
@@ -144,7 +141,7 @@ fn check(policy: &engine::Policy) -> Result<(), Error> {
 
 /// Returns the outline of modules in the order of a traversal. A class of torch also has the name of its kind here, so that a
 /// file is the same for both.
-fn outline(classes: Vec<Class>, (paths, depths, places, matrices): Modules) -> Result<Outline, Error> {
+fn outline(classes: Vec<Class>, (paths, depths, places, weights): Modules) -> Result<Outline, Error> {
     let here: HashMap<&str, Vec<&str>> = kinds::of(System::Torch).into_iter().collect();
     let with_names_here = |(kind, bases): Class| {
         let mut further: Vec<String> = Vec::new();
@@ -156,16 +153,19 @@ fn outline(classes: Vec<Class>, (paths, depths, places, matrices): Modules) -> R
         (kind, further)
     };
     let classes: Vec<Class> = classes.into_iter().map(with_names_here).collect();
-    if [depths.len(), places.len(), matrices.len()] != [paths.len(); 3] {
+    if [depths.len(), places.len(), weights.len()] != [paths.len(); 3] {
         return Err(Error::value(format!("the facts about {} modules have other lengths", paths.len())));
     }
-    let facts = paths.into_iter().zip(depths).zip(places.into_iter().zip(matrices));
-    let cells = facts.map(|((path, depth), (class, has_matrices))| {
+    let facts = paths.into_iter().zip(depths).zip(places.into_iter().zip(weights));
+    let cells = facts.map(|((path, depth), (class, weights))| {
         let (kind, bases) =
             classes.get(class).ok_or_else(|| Error::value(format!("class {class} of {}", classes.len())))?;
         let mut cell = OutlinedCell::new(path, kind.clone()).bases(bases.clone());
         cell.depth = depth;
-        Ok(if has_matrices { cell.matrices() } else { cell })
+        if bases.iter().any(|base| base == "Quantized") {
+            cell = cell.to_float(DType::F32);
+        }
+        Ok(weights.iter().fold(cell, |cell, shape| cell.weight(shape)))
     });
     let outline = Outline::walked(cells.collect::<Result<_, Error>>()?).system(System::Torch);
     let known = kinds::of(System::Torch).into_iter().flat_map(|(there, here)| [vec![there], here].concat());

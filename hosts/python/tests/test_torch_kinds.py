@@ -90,6 +90,33 @@ def test_classes_of_others_are_decided_by_their_bases() -> None:
             assert model(torch.randn(2, 4)).dtype is torch.float32
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_quantized_modules_of_torch_take_float32() -> None:
+    ao = torch.ao.quantization
+    dynamic = ao.quantize_dynamic(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)), {nn.Linear})
+    static = nn.Sequential(ao.QuantStub(), nn.Linear(8, 8), nn.ReLU(), ao.DeQuantStub(), nn.Linear(8, 4)).eval()
+    for place in (0, 1, 3):
+        static[place].qconfig = ao.get_default_qconfig("x86")
+    ao.prepare(static, inplace=True)
+    x = torch.randn(16, 8)
+    static(x)
+    ao.convert(static, inplace=True)
+    for model, kinds in (
+        (dynamic, {"0": "DynamicQuantizedLinear", "2": "DynamicQuantizedLinear"}),
+        (static, {"0": "Quantize", "1": "QuantizedLinear", "3": "DeQuantize"}),
+    ):
+        plan = precast.Policy("O3", "bfloat16").plan(model)
+        decisions = {decision.path: decision for decision in plan.decisions}
+        assert {path: decisions[path].kind for path in kinds} == kinds
+        assert all(decisions[path].because == "to_float(f32)" for path in kinds)
+        wide = model(x)
+        with plan.applied(model):
+            low = model(x)
+        # Steps of 8 bits, and of bfloat16 between them.
+        assert 0 < (low - wide).abs().max() < 0.05 * wide.abs().max()
+        assert plan.check(model, x, compiled=False)
+
+
 def _rows(*shape: int) -> Tensor:
     return torch.randn(*shape)
 

@@ -123,7 +123,6 @@ def test_a_pattern_matches_whole_names() -> None:
             "asks for gradients of weights in float32",
         ),
         ({"path": "0", "after_stall": "raise"}, "raises a cell after a stall"),
-        ({"path": "0", "operands": "mxfp8"}, "quantizes operands of products"),
         ({"path": "0", "kept": "int8-rows"}, "keeps activations in 8 bits"),
     ],
 )
@@ -153,6 +152,43 @@ def test_files_of_other_tools() -> None:
     code = plan.to_torchao().replace("from torchao.quantization import FqnToConfig", "FqnToConfig = dict")
     exec(compile(code, "torchao", "exec"), names)
     assert names["LOWERED"] == {"0": True, "2": False, "3": False}
+
+
+def test_operands_are_planned_and_converted() -> None:
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 20), nn.Linear(20, 4))
+    rules = [{"path": "3", "operands": "none"}, {"path": "**", "operands": "mxfp8"}]
+    plan = precast.Policy("O2", "bfloat16", rules=rules).plan(model)
+    assert "operands mxfp8" in plan.decisions[1].effect
+    # Blocks of 32 do not divide 20.
+    assert "n 20 is not a multiple of 32" in plan.explain("2")
+    with pytest.raises(precast.Error, match=r"`0` has operands mxfp8, which a Linear does not quantize"):
+        plan.apply(model)
+    assert '"0": "MXFP8BlockScaling"' in plan.to_transformer_engine()
+    rules = [{"path": "3", "operands": "none"}, {"path": "**", "operands": "tensorwise"}]
+    text = precast.Policy("O2", "bfloat16", rules=rules).plan(model).to_torchao()
+    assert '"2": "tensorwise"' in text and '"3": "' not in text
+
+
+def test_layers_of_torchao_train_in_fp8_by_a_plan() -> None:
+    pytest.importorskip("torchao")
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16))
+    policy = precast.Policy("O2", "bfloat16", rules=[{"path": "0", "operands": "tensorwise"}])
+    names: dict[str, object] = {}
+    exec(compile(policy.plan(model).to_torchao(), "torchao", "exec"), names)
+    x, wide = torch.randn(32, 32), model(torch.randn(32, 32))
+    names["train_in_8_bits"](model, emulate=True)  # type: ignore[operator]
+    assert type(model[0]).__name__ == "Float8Linear"
+    with policy.plan(model).applied(model):
+        low = model(x)
+        low.pow(2).sum().backward()
+    assert low.dtype is wide.dtype is torch.float32
+    without = precast.Policy("O2", "bfloat16").plan(model)
+    with torch.no_grad():
+        plain = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16))
+        plain.load_state_dict(model.state_dict())
+        wide = plain(x)
+    assert 1e-3 < ((low - wide).norm() / wide.norm()).item() < 0.1
+    assert len(policy.plan(model).diff(without)) == 1
 
 
 def test_only_modules_are_planned() -> None:

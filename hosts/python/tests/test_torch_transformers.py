@@ -1,4 +1,4 @@
-"""Networks of transformers, from their configurations."""
+"""Networks of transformers, diffusers and peft, from their configurations."""
 
 from __future__ import annotations
 
@@ -43,15 +43,50 @@ def _whisper() -> nn.Module:
     return transformers.WhisperForConditionalGeneration(config)
 
 
+def _lora() -> nn.Module:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    return peft.get_peft_model(_llama(), config)  # type: ignore[no-any-return]
+
+
+def _sdxl() -> nn.Module:
+    """The U-Net of Stable Diffusion XL with two levels."""
+    diffusers = pytest.importorskip("diffusers")
+    return diffusers.UNet2DConditionModel(  # type: ignore[no-any-return]
+        sample_size=16,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        block_out_channels=(32, 64),
+        layers_per_block=1,
+        attention_head_dim=(2, 4),
+        norm_num_groups=8,
+        use_linear_projection=True,
+        addition_embed_type="text_time",
+        addition_time_embed_dim=8,
+        transformer_layers_per_block=(1, 2),
+        projection_class_embeddings_input_dim=80,
+        cross_attention_dim=64,
+    )
+
+
+def _sdxl_inputs() -> dict[str, object]:
+    added = {"text_embeds": torch.randn(1, 32), "time_ids": torch.randn(1, 6)}
+    inputs = {"sample": torch.randn(1, 4, 16, 16), "timestep": torch.tensor([10])}
+    words = {"encoder_hidden_states": torch.randn(1, 5, 64), "added_cond_kwargs": added}
+    return {**inputs, **words, "return_dict": False}
+
+
 def _ids() -> torch.Tensor:
     return torch.randint(3, 64, (2, 8))
 
 
-CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, torch.Tensor]]]] = {
+CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, object]]]] = {
     "llama": (_llama, lambda: {"input_ids": _ids()}),
     "mixtral": (_mixtral, lambda: {"input_ids": _ids()}),
     "vit": (_vit, lambda: {"pixel_values": torch.randn(2, 3, 16, 16)}),
     "t5": (_t5, lambda: {"input_ids": _ids(), "decoder_input_ids": _ids()}),
+    "lora": (_lora, lambda: {"input_ids": _ids()}),
+    "sdxl": (_sdxl, _sdxl_inputs),
     "whisper": (_whisper, lambda: {"input_features": torch.randn(2, 8, 32), "decoder_input_ids": _ids()}),
 }
 

@@ -3,7 +3,7 @@
 use crate::shell::{self, Result};
 
 /// One-line description.
-pub const ABOUT: &str = "--python PATH: what `precast export` writes, run by torch, Keras, torchao and DeepSpeed";
+pub const ABOUT: &str = "--python PATH: what `precast export` writes, run by torch, Keras, torchao, Qwix and DeepSpeed";
 
 pub fn run(words: &[String]) -> Result {
     let python = match words {

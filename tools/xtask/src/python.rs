@@ -14,7 +14,8 @@ pub const ABOUT: &str =
 const MANIFEST: &str = "hosts/python/Cargo.toml";
 
 /// Packages that the tests, and the checks of types and of style, need.
-const PACKAGES: [&str; 7] = ["maturin>=1.9,<2", "mypy", "numpy", "pytest", "ruff", "torch", "transformers"];
+const PACKAGES: [&str; 10] =
+    ["diffusers", "maturin>=1.9,<2", "mypy", "numpy", "peft", "pytest", "ruff", "torch", "torchao", "transformers"];
 
 /// Returns what this machine lacks for the short form.
 pub fn missing() -> Option<String> {

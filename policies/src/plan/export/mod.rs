@@ -3,10 +3,12 @@
 mod deepspeed;
 mod json;
 mod keras;
+mod qwix;
 mod torch;
 mod torchao;
+mod transformer_engine;
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use json::Json;
 use precast_base::{Error, Result, names::by_name, printable::printable};
@@ -22,8 +24,13 @@ pub enum Exporter {
     Torch,
     /// A Python file for Keras: a `DTypePolicyMap`.
     Keras,
-    /// A Python file for torchao: an `FqnToConfig` with the linear layers that are lowered.
+    /// A Python file for torchao: an `FqnToConfig` with the linear layers that are lowered, and a function for those that
+    /// train with operands in 8 bits.
     Torchao,
+    /// A Python file for Transformer Engine: a function that replaces linear layers with operands in 8 or 4 bits.
+    TransformerEngine,
+    /// A Python file for Qwix: a rule for each layer with quantized operands.
+    Qwix,
     /// A fragment of a JSON configuration for DeepSpeed: its `torch_autocast`.
     DeepSpeed,
 }
@@ -40,7 +47,14 @@ pub struct Exported {
 
 impl Exporter {
     /// All exporters.
-    pub const ALL: [Exporter; 4] = [Exporter::Torch, Exporter::Keras, Exporter::Torchao, Exporter::DeepSpeed];
+    pub const ALL: [Exporter; 6] = [
+        Exporter::Torch,
+        Exporter::Keras,
+        Exporter::Torchao,
+        Exporter::TransformerEngine,
+        Exporter::Qwix,
+        Exporter::DeepSpeed,
+    ];
 
     /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
@@ -48,7 +62,19 @@ impl Exporter {
             Exporter::Torch => "torch",
             Exporter::Keras => "keras",
             Exporter::Torchao => "torchao",
+            Exporter::TransformerEngine => "transformer-engine",
+            Exporter::Qwix => "qwix",
             Exporter::DeepSpeed => "deepspeed",
+        }
+    }
+
+    /// Returns the recipes of operands that the library has, with its names for them.
+    fn recipes(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Exporter::Torch | Exporter::Keras | Exporter::DeepSpeed => &[],
+            Exporter::Torchao => &torchao::RECIPES,
+            Exporter::TransformerEngine => &transformer_engine::RECIPES,
+            Exporter::Qwix => &qwix::RECIPES,
         }
     }
 }
@@ -88,9 +114,11 @@ impl Plan {
             Exporter::Torch => torch::cannot_say(),
             Exporter::Keras => keras::cannot_say(),
             Exporter::Torchao => torchao::cannot_say(self),
+            Exporter::TransformerEngine => transformer_engine::cannot_say(),
+            Exporter::Qwix => qwix::cannot_say(),
             Exporter::DeepSpeed => deepspeed::cannot_say(self),
         };
-        cannot_say.extend(self.said_by_nobody());
+        cannot_say.extend(self.unsaid(to));
         let until = |rule: &Rule| {
             let run = rule.run.map_or(String::new(), |run| format!(" (run: {run})"));
             Some(format!(
@@ -103,14 +131,17 @@ impl Plan {
             Exporter::Torch => torch::text(self, &cannot_say),
             Exporter::Keras => keras::text(self, &cannot_say),
             Exporter::Torchao => torchao::text(self, &cannot_say),
+            Exporter::TransformerEngine => transformer_engine::text(self, &cannot_say),
+            Exporter::Qwix => qwix::text(self, &cannot_say),
             Exporter::DeepSpeed => deepspeed::text(self, &cannot_say),
         };
         Exported { text, cannot_say }
     }
 
-    /// Returns the decisions that none of these libraries can express.
-    fn said_by_nobody(&self) -> Vec<String> {
+    /// Returns the decisions that a library cannot express, and most others cannot either.
+    fn unsaid(&self, to: Exporter) -> Vec<String> {
         let count = |what: &dyn Fn(&Decision) -> bool| self.decisions.iter().filter(|d| what(d)).count();
+        let unquantized = count(&|d| d.quantized().is_some()) - recipes(self, to.recipes()).len();
         let by_lists = count(&|d| matches!(d.run, Region::Lists(_) | Region::Except(_)));
         let rows = [
             (by_lists, "whose ops go by lists: each op runs in the dtype of its inputs"),
@@ -119,7 +150,7 @@ impl Plan {
                 count(&|d| !d.later.is_empty()),
                 "whose decision changes during a run: this is the first one, and `Policy::in_the_end` has the last",
             ),
-            (count(&|d| d.quantized().is_some()), "whose products have quantized operands: they run unquantized"),
+            (unquantized, "whose products have quantized operands: they run unquantized"),
             (count(&|d| d.kept().is_some()), "whose activations are kept in 8 bits: they are kept as computed"),
             (count(&|d| d.raise_after_stall), "with `after_stall: raise`: no stall raises them"),
             (
@@ -147,6 +178,17 @@ impl Decision {
     fn runs_low(&self) -> bool {
         self.run.dtype().is_some_and(crate::DType::is_low)
     }
+}
+
+/// Returns the name that a library has for the recipe of a layer, by the path of the layer.
+fn recipes<'a>(plan: &'a Plan, names: &[(&str, &'static str)]) -> BTreeMap<&'a str, Json> {
+    let name = |decision: &Decision| {
+        let recipe = decision.quantized()?.recipe()?;
+        Some(names.iter().find(|(ours, _)| *ours == recipe.name)?.1)
+    };
+    // Those of convolutions, recurrent layers and attention are inside of them.
+    let dense = plan.decisions.iter().filter(|decision| decision.kind == "Dense");
+    dense.filter_map(|decision| Some((decision.path.as_str(), name(decision)?.into()))).collect()
 }
 
 /// Returns a value as JSON text in a Python string literal: no character of it ends the string.
@@ -204,7 +246,7 @@ mod tests {
         assert_eq!(added(&o2, Exporter::Torchao), ["cells that run low and are not linear layers: 2"]);
         assert_eq!(added(&of_low("c1"), Exporter::Torchao), ["cells that run low and are not linear layers: 2"]);
         assert_eq!(added(&of_low("c5"), Exporter::Torchao), ["cells that run low and are not linear layers: 1"]);
-        for to in [Exporter::Torch, Exporter::Keras] {
+        for to in [Exporter::Torch, Exporter::Keras, Exporter::TransformerEngine, Exporter::Qwix] {
             assert_eq!(added(&o2, to), Vec::<String>::new());
         }
         for to in Exporter::ALL {

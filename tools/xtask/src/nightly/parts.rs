@@ -114,7 +114,7 @@ pub const PARTS: &[Part] = &[
     ),
     part(
         "export",
-        "the output of `precast export` in torch, Keras, torchao and DeepSpeed",
+        "the output of `precast export` in torch, Keras, torchao, Qwix and DeepSpeed",
         || lacks("torch"),
         || export::run(&with_python(&[])),
     ),
