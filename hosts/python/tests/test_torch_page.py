@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs/guide/torch.md"
 
 def test_the_page_runs() -> None:
     blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert [language for language, _ in blocks] == ["python", "text"] * 4
+    assert [language for language, _ in blocks] == ["python", "text"] * 5
     names: dict[str, object] = {}
     for (_, code), (_, shown) in zip(blocks[::2], blocks[1::2], strict=True):
         printed = io.StringIO()
