@@ -22,7 +22,7 @@ pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
 pub(super) fn cannot_say() -> Vec<String> {
     vec![
         "the dtypes of layers: those of a network of JAX are in its code".into(),
-        "scales: those of Qwix for rows and blocks are no powers of two, and it transforms no operands of nvfp4".into(),
+        "scales: Qwix does not round those of rows and blocks to powers of two, or transform operands of nvfp4".into(),
     ]
 }
 
