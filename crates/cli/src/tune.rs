@@ -5,7 +5,12 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use precast::{Child, Tensor, io::models::Model, plan::undo, policy::LossScaleSpec};
+use precast::{
+    Child, Tensor,
+    io::models::Model,
+    plan::undo,
+    policy::{LossScaleSpec, Operands},
+};
 use precast_base::files;
 use precast_diagnose::tune::{Metric, Tune, TuneRun, Tuned, TunedCell};
 use precast_explorer::Note;
@@ -27,6 +32,7 @@ use super::{
 /// policy that keeps the others in float32
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+With a policy that quantizes operands, or with --low-bit, the search is for the cells that bear it; the others keep their 16 bits.
 The error is that of the network with lowered cells, compared with the same network in float32, on two batches of examples; the
 larger of the two counts. Every set of cells that counts was run. With --output, each run is also kept in a file of that name
 with the extension `jsonl`, and a search that was stopped continues from there.
@@ -34,6 +40,7 @@ with the extension `jsonl`, and a search that was stopped continues from there.
 Examples:
   precast tune runs/o2 --policy o2-bf16 --budget 4e-6 --output tuned.yaml
   precast tune runs/o2 --policy o2 --metric gradient --budget 0.02 --fastest
+  precast tune runs/o2 --policy o2-bf16 --low-bit mxfp8,nvfp4 --budget 1e-3 --output recipes.yaml
   precast tune net.yaml --weights w.safetensors --data calib.npz --policy o1 --metric relative --budget 1e-3")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -50,7 +57,11 @@ pub(super) struct Args {
     /// Save the most time, as predicted for this machine, rather than lower the most cells
     #[arg(long)]
     fastest: bool,
-    /// The most sets of cells to be run [default: 4 ceil(log2 n) + 8 for n cells]
+    /// Search for a recipe of the operands of each cell with products, such as `mxfp8,nvfp4`: first for the cells that bear the
+    /// first one, and among them for those that bear the next, each time with what the budget leaves
+    #[arg(long, value_name = "RECIPES", value_delimiter = ',', conflicts_with = "fastest")]
+    low_bit: Vec<Operands>,
+    /// The most sets of cells to be run [default: 4 ceil(log2 n) + 8 for n cells; 2 ceil(log2 n) + 3 for operands]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     runs: Option<u32>,
     /// The time after which no further set is run
@@ -183,13 +194,18 @@ fn is_unfinished(file: &Path) -> bool {
 /// Returns the result for a cell in words.
 fn note(cell: &TunedCell) -> Note {
     let facts = [
-        Some(if cell.low { "lowered" } else { "kept in f32" }.to_string()),
-        cell.predicted.map(|error| format!("predicted error if it alone is lowered {error:.1e}")),
+        Some(match (cell.low, cell.operands) {
+            (true, Some(operands)) => format!("operands {operands}"),
+            (true, None) => "lowered".into(),
+            (false, Some(_)) => "operands not quantized".into(),
+            (false, None) => "kept in f32".into(),
+        }),
+        cell.predicted.map(|error| format!("predicted error if it alone is {} {error:.1e}", cell.verb())),
         cell.measured.map(|error| format!("error that it added to a set {error:.1e}")),
         cell.overflows.map(|op| format!("{op} in it is not finite in the low dtype")),
         cell.saves.map(|time| format!("lowering saves {time:.0} ns")),
     ];
-    let mark = if cell.low { "lowered" } else { "kept" };
+    let mark = if cell.low { cell.verb() } else { "kept" };
     Note { mark: mark.into(), text: facts.into_iter().flatten().collect::<Vec<_>>().join("; ") }
 }
 
@@ -211,8 +227,10 @@ fn search(args: &Args, policy: &precast::Policy, subject: &Subject, net: &mut Ch
     tune = args.runs.into_iter().fold(tune, |tune, runs| tune.runs(runs as usize));
     tune = args.minutes.into_iter().fold(tune, Tune::minutes);
     tune = speeds.iter().fold(tune, Tune::fastest);
+    tune = tune.recipes(&args.low_bit);
     tune = args.journal().into_iter().fold(tune, Tune::journal);
-    let shown = |run: &TuneRun| say(&format!("{} cells lowered: {} {:.2e}", run.low, metric.name(), run.error));
+    let does = if args.low_bit.is_empty() { "lowered" } else { "quantized" };
+    let shown = |run: &TuneRun| say(&format!("{} cells {does}: {} {:.2e}", run.low, metric.name(), run.error));
     let found = tune.watch(&shown).run_with(net, batches.len(), &|net, at| batches[at].call(net));
     say("");
     found

@@ -233,6 +233,11 @@ impl Recipe {
         operands.into_iter().any(|operand| operand.rounding == Rounding::Stochastic)
     }
 
+    /// Returns whether a scale of it is delayed: that of the steps before.
+    pub fn is_delayed(&self) -> bool {
+        [self.output.left, self.grad_input.left].iter().any(|operand| matches!(operand.scale, ScaleRule::Delayed(_)))
+    }
+
     /// Creates a recipe of a format for `x` and `w`, another for `g`, and the rounding of `g`.
     ///
     /// # Errors

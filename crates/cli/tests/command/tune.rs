@@ -64,6 +64,25 @@ fn a_run_is_tuned_and_the_policy_used() {
     }
     assert!(error(2, tune(&["1", "--runs", "0"])).contains("--runs"));
 
+    // Recipes of operands: of all layers with products, the narrowest that the budget allows.
+    let found = json(tune(&["1", "--low-bit", "tensorwise,int8", "--format", "json"]));
+    let recipes: Vec<&str> =
+        found["cells"].as_array().unwrap().iter().map(|of| of["operands"].as_str().unwrap()).collect();
+    assert!(!recipes.is_empty() && recipes.iter().all(|recipe| *recipe == "int8"), "{found}");
+    let args =
+        ["1", "--low-bit", "tensorwise", "--output", "recipes.yaml", "--svg", "recipes.svg", "--html", "recipes.html"];
+    let said = text(tune(&args));
+    assert!(said.contains(" cells quantized (") && said.contains("tensorwise), kl "), "{said}");
+    let plan = text(precast_in(&folder.0, &["plan", "net.yaml", "--policy", "recipes.yaml"]));
+    assert!(plan.contains("operands tensorwise"), "{plan}");
+    assert!(fs::read_to_string(folder.0.join("recipes.html")).unwrap().contains("operands tensorwise"));
+    let refused = error(1, tune(&["1e-30", "--low-bit", "int8"]));
+    assert!(refused.contains("even without quantized operands"), "{refused}");
+    let refused = error(
+        1,
+        precast_in(&folder.0, &["tune", "runs/o2-bf16", "-p", "recipes.yaml", "--budget", "1", "--low-bit", "int8"]),
+    );
+    assert!(refused.contains("already, and others are searched"), "{refused}");
     // A run with the policy found has the name of its file.
     text(precast_in(&folder.0, &["train", "run.yaml", "-p", "tuned.yaml", "--epochs", "1", "--quiet"]));
     assert!(folder.0.join("runs/tuned").is_dir());

@@ -125,7 +125,7 @@ impl Shadow {
 
 fn run<C: ?Sized + AsCell>(base: &Base<'_>, net: &mut Child<C>, step: &Step<'_, C>) -> Result<Shadow> {
     let probes = Probes { probe: Metric::Relative.probe(), samples: SAMPLES, shared: None };
-    let (scored, exact) = borders(|| scores(net, &base.roundings(), &probes, || wide((step.call)(net)?)))?;
+    let (scored, exact) = borders(|| scores(net, &base.lowerings(&base.plan), &probes, || wide((step.call)(net)?)))?;
     if !scored.output.has_only_finite() {
         return Err(Error::value("the network is not finite in float32, so there is nothing to compare"));
     }
@@ -176,7 +176,8 @@ fn input<C: ?Sized + AsCell>(
 ) -> Result<ShadowCell> {
     let rounds: Vec<bool> = scored.cells.iter().map(|cell| cell.rounds).collect();
     let keep: Vec<bool> = rounds.iter().enumerate().map(|(i, rounds)| i > 0 && *rounds).collect();
-    let (_, plan) = base.keeping(&keep, &rounds, &|_| None)?;
+    let (_, mut plan) = base.keeping(&keep, &rounds, &|_| None)?;
+    plan.decisions.iter_mut().for_each(|decision| decision.operands = None);
     plan.apply(net)?;
     let output = no_grad(|| wide((step.call)(net)?))?;
     let mut rounded = Distance::default();

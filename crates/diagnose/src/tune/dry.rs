@@ -4,10 +4,12 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use precast::{
     Child, DType, Op, Tensor,
+    catalogue::Family,
     cell::AsCell,
     error::Result,
     no_grad,
     observe::{CellCall, CellEntry, Observer, OpCall, observed_by},
+    policy::Operands,
     precision,
     precision::{Frame, resolve},
 };
@@ -15,6 +17,22 @@ use precast::{
 use crate::beside::Beside;
 
 /// The rounding that a plan does in a cell, excluding the cells inside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lowering {
+    /// The rounding of ops or results.
+    pub rounding: Rounding,
+    /// The quantization of the operands of products.
+    pub operands: Option<Operands>,
+}
+
+impl Lowering {
+    /// Returns whether nothing is rounded.
+    pub fn is_none(&self) -> bool {
+        matches!(self.rounding, Rounding::None) && self.operands.is_none()
+    }
+}
+
+/// The rounding of the ops of a cell, or of its results.
 #[derive(Clone, Debug)]
 pub(crate) enum Rounding {
     /// Nothing is rounded.
@@ -61,25 +79,25 @@ pub(crate) struct DryRun {
 /// Runs `f`, which calls the network in f32, and computes each cell's results in the precision of a plan as well.
 pub(crate) fn dry_run<C: ?Sized + AsCell>(
     net: &Child<C>,
-    roundings: &[Rounding],
+    lowerings: &[Lowering],
     f: impl FnOnce() -> Result<Tensor>,
 ) -> Result<DryRun> {
     let mut slots = HashMap::new();
     net.walk(&mut |entry| _ = slots.insert(entry.slot.id, slots.len()));
-    let state = State { cells: vec![DryCell::default(); roundings.len()], ..State::default() };
-    let listener = Rc::new(Dry { slots, roundings: roundings.to_vec(), state: RefCell::new(state) });
+    let state = State { cells: vec![DryCell::default(); lowerings.len()], ..State::default() };
+    let listener = Rc::new(Dry { slots, lowerings: lowerings.to_vec(), state: RefCell::new(state) });
     let output = observed_by(listener.clone(), f)?;
     let mut state = listener.state.borrow_mut();
     state.leave(&output);
     let State { cells, values, .. } = std::mem::take(&mut *state);
-    let results = values.into_iter().filter(|value| value.leaves).map(|value| value.result(roundings)).collect();
+    let results = values.into_iter().filter(|value| value.leaves).map(|value| value.result(lowerings)).collect();
     Ok(DryRun { output, cells, results })
 }
 
 struct Dry {
     /// The index of each cell by its slot.
     slots: HashMap<usize, usize>,
-    roundings: Vec<Rounding>,
+    lowerings: Vec<Lowering>,
     state: RefCell<State>,
 }
 
@@ -107,8 +125,8 @@ struct Value {
 }
 
 impl Value {
-    fn result(self, roundings: &[Rounding]) -> DryResult {
-        let lowered = match &roundings[self.cell] {
+    fn result(self, lowerings: &[Lowering]) -> DryResult {
+        let lowered = match &lowerings[self.cell].rounding {
             Rounding::Border(dtype) if self.lowered.dtype().is_castable() => self.lowered.cast(*dtype),
             _ => self.lowered,
         };
@@ -166,9 +184,14 @@ impl Observer for Dry {
         let number = state.calls.last().copied().unwrap_or(0);
         let inputs: Vec<Tensor> = call.inputs.iter().map(|x| state.read(x, cell, number)).collect();
         let (Some(cell), true) = (cell, call.output.dtype().is_float()) else { return };
-        let rounding = &self.roundings[cell];
+        let lowering = &self.lowerings[cell];
+        if lowering.is_none() {
+            return;
+        }
+        let rounding = &lowering.rounding;
+        let operands =
+            lowering.operands.filter(|_| call.op.has_weight() || call.op.family() == Some(Family::Recurrent));
         let frame = match rounding {
-            Rounding::None => return,
             Rounding::Ops(frame) if !call.in_code => frame.clone(),
             _ => Frame::Off,
         };
@@ -177,22 +200,24 @@ impl Observer for Dry {
         let casts = resolve(Some(&frame), call.op, &dtypes);
         let found = &mut state.cells[cell];
         let rounds = casts.is_ok_and(|casts| casts.inputs.iter().any(low));
-        found.rounds |= rounds || matches!(rounding, Rounding::Border(_));
+        found.rounds |= rounds || operands.is_some() || matches!(rounding, Rounding::Border(_));
         let is_exact = |(input, given): (&Tensor, &Tensor)| input.identity() == given.identity();
         let repeatable = call.repeatable();
-        let lowered = if !rounds && !repeatable.is_code() && inputs.iter().zip(call.inputs).all(is_exact) {
-            // It would give the same numbers.
-            call.output.detach()
-        } else {
-            let again = no_grad(|| {
-                let _region = precision::enter(frame);
-                let inputs: Vec<&Tensor> = inputs.iter().collect();
-                repeatable.run(&inputs)
-            });
-            // An op that cannot be repeated counts as exact.
-            let Ok(mut outputs) = again else { return };
-            outputs.swap_remove(0)
-        };
+        let lowered =
+            if !rounds && operands.is_none() && !repeatable.is_code() && inputs.iter().zip(call.inputs).all(is_exact) {
+                // It would give the same numbers.
+                call.output.detach()
+            } else {
+                let again = no_grad(|| {
+                    let _region = precision::enter(frame);
+                    let _operands = operands.map(|operands| precision::quantize_operands(operands, ""));
+                    let inputs: Vec<&Tensor> = inputs.iter().collect();
+                    repeatable.run(&inputs)
+                });
+                // An op that cannot be repeated counts as exact.
+                let Ok(mut outputs) = again else { return };
+                outputs.swap_remove(0)
+            };
         if found.overflows.is_none() && !lowered.has_only_finite() && call.output.has_only_finite() {
             found.overflows = Some(call.op);
         }

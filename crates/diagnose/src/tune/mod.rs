@@ -5,6 +5,7 @@ mod dry;
 mod journal;
 mod metric;
 mod order;
+mod recipes;
 mod rules;
 mod score;
 mod search;
@@ -25,12 +26,11 @@ pub use metric::{ErrorOf, LossOf, Metric};
 pub use tuned::{TuneRun, Tuned, TunedCell};
 
 use self::{
-    dry::Rounding,
     journal::{Hash, Journal},
     metric::{Call, Reference},
     order::order,
     score::SAMPLES,
-    search::{Problem, Searched, search},
+    search::{Problem, REFUSALS, Searched, search},
     tuned::Watch,
 };
 use precast::{
@@ -39,7 +39,7 @@ use precast::{
     cost::Speeds,
     error::{Error, Result},
     plan::{Decision, Region, undo},
-    policy::LossScaleSpec,
+    policy::{LossScaleSpec, Operands},
 };
 use precast_policy::host::Timed as _;
 
@@ -48,6 +48,9 @@ use precast_policy::host::Timed as _;
 /// It scores each cell in one pass in f32: the error of a dry lowering of the cell alone, multiplied with the gradients
 /// of random projections of the output. Sorted by these scores, the cells are then lowered together, in sets that are
 /// found by halving. Every set that counts was run, on all batches.
+///
+/// With a policy that quantizes operands, it is a search for the cells that bear it: the others keep their 16 bits, as the
+/// policy has them, and lose the quantization.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -69,6 +72,9 @@ pub struct Tune<'a> {
     policy: &'a Policy,
     metric: Metric<'a>,
     budget: f64,
+    recipes: Vec<Operands>,
+    /// The recipe of the cells that are searched, and the operands of those that do not bear it.
+    recipe: Option<(Operands, Operands)>,
     runs: Option<usize>,
     minutes: Option<f64>,
     speeds: Option<&'a Speeds>,
@@ -80,12 +86,15 @@ pub struct Tune<'a> {
 
 impl<'a> Tune<'a> {
     /// Creates a search for the most cells that a policy can lower while the error stays within a budget. Cells that
-    /// the policy keeps in f32 stay so.
+    /// the policy keeps in f32 stay so; if it quantizes operands, so do those of 16 bits, and the search is for the cells whose
+    /// operands are quantized.
     pub fn new(policy: &'a Policy, metric: Metric<'a>, budget: f64) -> Self {
         Tune {
             policy,
             metric,
             budget,
+            recipes: Vec::new(),
+            recipe: None,
             runs: None,
             minutes: None,
             speeds: None,
@@ -96,7 +105,16 @@ impl<'a> Tune<'a> {
         }
     }
 
-    /// Sets the largest number of sets to be run. Default: `4 ceil(log2 n) + 8` for `n` cells.
+    /// Searches for a recipe of the operands of each cell with products, in a policy that quantizes none: first for the cells
+    /// that bear the first of these, and among them for those that bear the next, each time with what the budget leaves. Default:
+    /// as the policy has them.
+    pub fn recipes(mut self, recipes: &[Operands]) -> Self {
+        self.recipes = recipes.to_vec();
+        self
+    }
+
+    /// Sets the largest number of sets to be run. Default: `4 ceil(log2 n) + 8` for `n` cells, and
+    /// `2 ceil(log2 n) + 3` for each recipe of operands.
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = Some(runs);
         self
@@ -179,31 +197,44 @@ impl<'a> Tune<'a> {
         if batches == 0 {
             return Err(Error::value("a search needs at least one batch, got none"));
         }
-        undo(net);
-        let result = self.search(net, batches, call);
+        let result = match self.recipes.is_empty() {
+            true => self.search(net, batches, call),
+            false => recipes::search(self, net, batches, call),
+        };
         undo(net);
         result
     }
 
     fn search<C: ?Sized + AsCell>(&self, net: &mut Child<C>, batches: usize, call: Call<'_, C>) -> Result<Tuned> {
-        let base = Base::new(self.policy, net)?;
+        undo(net);
+        let mut base = Base::new(self.policy, net)?;
+        let recipe = self.recipe.map(|(recipe, before)| {
+            base.before = before;
+            recipe
+        });
+        let base = base;
         let references: Vec<Reference> =
             (0..batches).map(|at| self.metric.reference(net, call, at)).collect::<Result<_>>()?;
         self.check_noise(net, call, &references[0])?;
-        let probes = Probes { probe: self.metric.probe(), samples: SAMPLES, shared: Some(self.policy.dtype) };
-        let scored = scores(net, &base.roundings(), &probes, || wide(call(net, 0)?))?;
+        // Operands are quantized anew for each cell.
+        let shared = Some(self.policy.dtype).filter(|_| !base.quantizes);
+        let probes = Probes { probe: self.metric.probe(), samples: SAMPLES, shared };
+        let scored = scores(net, &base.sought(&base.plan, recipe), &probes, || wide(call(net, 0)?))?;
         let cells: Vec<usize> = (0..scored.cells.len()).filter(|&cell| scored.cells[cell].rounds).collect();
         if cells.is_empty() {
-            let words =
-                "the policy lowers no cell of this network that a rule can keep in float32; expected a level above O0";
-            return Err(Error::plan(words));
+            return Err(Error::plan(match (base.quantizes, recipe) {
+                (true, Some(recipe)) => format!("no product of {recipe} operands ran on the first batch"),
+                (true, None) => "no product with quantized operands ran on the first batch".into(),
+                (false, _) => "the policy lowers no cell of this network that a rule can keep in float32; expected a level above O0".into(),
+            }));
         }
         let gains = self.gains(net, call, &base, &cells)?;
         let errors: Vec<f64> = cells.iter().map(|&cell| scored.errors[cell]).collect();
         let index = |cell: usize| cells.binary_search(&cell).ok();
         let (mut order, costs) = order(&errors, &gains, &scored.shared, index);
         let journal = Journal::open(self.journal.as_deref(), self.problem(net, &base, &cells, &references)?)?;
-        let limit = self.runs.unwrap_or(4 * cells.len().next_power_of_two().ilog2() as usize + 8);
+        let log = cells.len().next_power_of_two().ilog2() as usize;
+        let limit = self.runs.unwrap_or(if base.quantizes { 2 * log + 3 } else { 4 * log + 8 });
         let (begun, done) = (Instant::now(), Vec::new());
         let mut runs = Runs {
             tune: self,
@@ -220,23 +251,39 @@ impl<'a> Tune<'a> {
             full_root: false,
         };
         let budget = self.metric.cost(self.budget);
-        if base.rounds_input() {
+        let mut floor = 0.0;
+        if base.quantizes {
+            // What the 16 bits of the policy cost is no choice of this search.
+            let error = runs.error(&[], true)?.unwrap_or(f64::INFINITY);
+            floor = self.metric.cost(error);
+            if error > self.budget {
+                return Err(Error::value(format!(
+                    "the error is {error:.2e} even without quantized operands, more than the budget of {:.2e}; allow more, or search for \
+                     the cells that can run in {} first",
+                    self.budget,
+                    self.policy.dtype.long_name()
+                )));
+            }
+        } else if base.rounds_input() {
             let floor = runs.error(&[], true)?.map_or(0.0, |error| self.metric.cost(error));
             runs.full_root = floor > FLOOR * budget;
             order.retain(|&i| !(runs.full_root && cells[i] == 0));
         }
-        let problem = Problem { order: &order, scores: &costs, budget, calibrated: self.metric.is_predicted() };
-        let found = search(&problem, &mut |low| Ok(runs.error(low, false)?.map(|error| self.metric.cost(error))))?;
-        let mut error = self.metric.error(found.cost);
-        if found.low.is_empty() {
-            error = runs.error(&[], true)?.unwrap_or(f64::INFINITY);
-            if error > self.budget {
-                return Err(Error::value(format!(
-                    "the error is {error:.2e} even with every cell in float32 that a rule can keep, more than the budget of {:.2e}; \
-                     allow more, or lower cells one by one at level O1",
-                    self.budget
-                )));
-            }
+        let calibrated = self.metric.is_predicted();
+        let refusals = if base.quantizes { usize::MAX } else { REFUSALS };
+        let problem = Problem { order: &order, scores: &costs, budget: budget - floor, calibrated, refusals };
+        let cost = |error: f64| self.metric.cost(error) - floor;
+        let found = search(&problem, &mut |low| Ok(runs.error(low, false)?.map(cost)))?;
+        let error = match runs.known(&found.low) {
+            Some(error) => error,
+            None => runs.error(&found.low, true)?.unwrap_or(f64::INFINITY),
+        };
+        if found.low.is_empty() && error > self.budget {
+            return Err(Error::value(format!(
+                "the error is {error:.2e} even with every cell in float32 that a rule can keep, more than the budget of {:.2e}; \
+                 allow more, or lower cells one by one at level O1",
+                self.budget
+            )));
         }
         let (done, full_root) = (runs.done, runs.full_root);
         self.report(&base, &scored, &Candidates { cells, gains, order, full_root }, &found, done, error)
@@ -264,6 +311,10 @@ impl<'a> Tune<'a> {
         cells: &[usize],
     ) -> Result<Vec<f64>> {
         let Some(speeds) = self.speeds else { return Ok(vec![1.0; cells.len()]) };
+        if base.quantizes {
+            let words = "quantized operands are a rehearsal of numbers, which saves no time here: search for the most cells instead";
+            return Err(Error::unsupported(words));
+        }
         let (called, trace) = net.trace(|net| call(net, 0));
         called?;
         let adapters = base.plan.decisions.iter().filter_map(|decision| decision.adapter.as_ref());
@@ -322,6 +373,7 @@ impl<'a> Tune<'a> {
             TunedCell {
                 path: decision.path.clone(),
                 kind: decision.kind.clone(),
+                operands: decision.quantized(),
                 low: found.low.contains(&i),
                 rank: order.iter().position(|&other| other == i),
                 predicted: Some(self.metric.error(score)).filter(|e| e.is_finite() && self.metric.is_predicted()),
@@ -342,20 +394,21 @@ impl<'a> Tune<'a> {
             let at = cells.iter().position(|&other| other == cell)?;
             tuned[at].because(name, low)
         };
-        let (mut policy, plan) = base.keeping(&keep, &rounds, &because)?;
+        let (mut policy, plan) = base.without(&keep, &rounds, &because)?;
         policy.name = None;
         // The file must give the set that was run.
         let read =
             Policy::parse(&policy.to_yaml()?, "the policy that was found")?.plan_outline(base.outline.clone())?;
-        let differs = |(a, b): &(&Decision, &Decision)| (a.run, &a.adapter) != (b.run, &b.adapter);
+        let of = |decision: &Decision| (decision.run, decision.adapter.clone(), decision.quantized());
+        let differs = |(a, b): &(&Decision, &Decision)| of(a) != of(b);
         if let Some((decision, _)) = plan.decisions.iter().zip(&read.decisions).find(differs) {
             let path = precast_base::path::named(&decision.path);
             return Err(Error::plan(format!("the policy that was found differs when it is read: see {path}")));
         }
         // A rule for all cells keeps those as well, that only rounded their results.
-        let rounds = base.roundings_of(&plan);
+        let left = base.sought(&plan, self.recipe.map(|(recipe, _)| recipe));
         for (cell, tuned) in cells.iter().zip(&mut tuned) {
-            tuned.low &= !matches!(rounds[*cell], Rounding::None);
+            tuned.low &= !left[*cell].is_none();
         }
         let (budget, complete) = (self.budget, found.complete);
         Ok(Tuned { policy, metric: name, budget, error, cells: tuned, inputs, runs, complete })
@@ -416,11 +469,20 @@ struct Runs<'a, C: ?Sized + AsCell> {
 }
 
 impl<C: ?Sized + AsCell> Runs<'_, C> {
+    /// Returns a set of cells as the journal has it.
+    fn key(&self, low: &[usize]) -> Vec<bool> {
+        let lowered = (0..self.cells.len()).map(|cell| low.contains(&cell));
+        lowered.chain([self.full_root]).collect()
+    }
+
+    /// Returns the error of a set that was run.
+    fn known(&self, low: &[usize]) -> Option<f64> {
+        self.journal.find(&self.key(low))
+    }
+
     /// Returns the error with these cells lowered; `None` if no further run is allowed, unless it is forced.
     fn error(&mut self, low: &[usize], force: bool) -> Result<Option<f64>> {
-        let mut lowered = vec![false; self.cells.len()];
-        low.iter().for_each(|&cell| lowered[cell] = true);
-        let key = [&lowered[..], &[self.full_root]].concat();
+        let key = self.key(low);
         if let Some(error) = self.journal.find(&key) {
             self.done.push(TuneRun { low: low.len(), error, seconds: 0.0, known: true });
             return Ok(Some(error));
@@ -433,7 +495,7 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
             return Ok(None);
         }
         let start = Instant::now();
-        let error = self.measure(&lowered)?;
+        let error = self.measure(&key[..self.cells.len()])?;
         let seconds = start.elapsed().as_secs_f64();
         self.journal.add(&key, error, seconds)?;
         let run = TuneRun { low: low.len(), error, seconds, known: false };
@@ -446,7 +508,7 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
 
     fn measure(&mut self, lowered: &[bool]) -> Result<f64> {
         let keep = kept(self.base, self.cells, self.full_root, |i| !lowered[i]);
-        let (_, plan) = self.base.keeping(&keep, &rounds(self.scored), &|_| None)?;
+        let (_, plan) = self.base.without(&keep, &rounds(self.scored), &|_| None)?;
         plan.apply(self.net)?;
         let scale = self.tune.scale.unwrap_or_else(|| loss_scale(self.tune.policy));
         let mut worst = 0.0;

@@ -14,7 +14,7 @@ use precast::{
     observe::{Distance, GradientCall, Observer, add_projections, observed_by},
 };
 
-use super::dry::{DryCell, DryResult, DryRun, Rounding, dry_run};
+use super::dry::{DryCell, DryResult, DryRun, Lowering, dry_run};
 
 /// Scores of the cells of a network.
 pub(crate) struct Scores {
@@ -64,11 +64,11 @@ pub(crate) struct Probes<'a> {
 /// added before they are squared, so errors that cancel count as such, and those that agree do not.
 pub(crate) fn scores<C: ?Sized + AsCell>(
     net: &Child<C>,
-    roundings: &[Rounding],
+    lowerings: &[Lowering],
     probes: &Probes<'_>,
     f: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Scores> {
-    let DryRun { output, cells, results } = dry_run(net, roundings, f)?;
+    let DryRun { output, cells, results } = dry_run(net, lowerings, f)?;
     let rows = output.shape().first().copied().unwrap_or(1).max(1);
     let mut errors = vec![0.0; cells.len()];
     let mut local = vec![Distance::default(); cells.len()];

@@ -9,7 +9,7 @@ pub(super) const DOUBT: f64 = 8.0;
 
 /// Number of successive cells that may fail as predicted before the budget counts as spent: the scores of two
 /// neighbours in the order may be exchanged by their noise.
-const REFUSALS: usize = 2;
+pub(super) const REFUSALS: usize = 2;
 
 /// The cells that can be lowered.
 #[derive(Debug, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub(super) struct Problem<'a> {
     pub budget: f64,
     /// `true` when scores and costs have the same unit.
     pub calibrated: bool,
+    /// Number of successive cells that may fail as predicted before the budget counts as spent.
+    pub refusals: usize,
 }
 
 /// Searches. `run` returns the cost of lowering a set, or `None` when no more runs are allowed.
@@ -43,7 +45,7 @@ pub(super) struct Problem<'a> {
 /// if it added far more than predicted, it is a fragile cell that the score missed, and the search continues with the
 /// cells after it. Otherwise the budget is spent.
 pub(super) fn search(problem: &Problem<'_>, run: &mut dyn FnMut(&[usize]) -> Result<Option<f64>>) -> Result<Searched> {
-    let Problem { order, scores, budget, calibrated } = *problem;
+    let Problem { order, scores, budget, calibrated, refusals: most } = *problem;
     let mut found = Searched::default();
     let mut rest = order.to_vec();
     let mut scale = calibrated.then_some(1.0);
@@ -76,7 +78,7 @@ pub(super) fn search(problem: &Problem<'_>, run: &mut dyn FnMut(&[usize]) -> Res
             true => 1,
             false => 0,
         };
-        if refusals >= REFUSALS {
+        if refusals >= most {
             break;
         }
         rest.drain(..=passes);
@@ -182,7 +184,8 @@ mod tests {
             let mut order: Vec<usize> = (0..self.costs.len()).collect();
             order.sort_by(|&a, &b| self.scores[a].total_cmp(&self.scores[b]));
             let mut runs = 0;
-            let problem = Problem { order: &order, scores: &self.scores, budget: 1.0, calibrated: true };
+            let problem =
+                Problem { order: &order, scores: &self.scores, budget: 1.0, calibrated: true, refusals: REFUSALS };
             let found = search(&problem, &mut |low| {
                 runs += 1;
                 Ok((runs <= limit).then(|| low.iter().map(|&cell| self.costs[cell]).sum()))
@@ -220,7 +223,8 @@ mod tests {
     #[test]
     fn without_a_unit_scores_only_give_the_order() {
         let scores = [1e-9, 2e-9, 3e-9, 4e-9, 5e-9, 6e-9];
-        let problem = Problem { order: &[0, 1, 2, 3, 4, 5], scores: &scores, budget: 1.0, calibrated: false };
+        let problem =
+            Problem { order: &[0, 1, 2, 3, 4, 5], scores: &scores, budget: 1.0, calibrated: false, refusals: REFUSALS };
         let found = search(&problem, &mut |low| Ok(Some(if low.contains(&4) { 3.0 } else { 0.1 }))).unwrap();
         assert_eq!(found.low, [0, 1, 2, 3, 5]);
         assert_eq!(found.culprits.iter().map(|(cell, _)| *cell).collect::<Vec<_>>(), [4]);

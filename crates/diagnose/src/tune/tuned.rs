@@ -1,17 +1,18 @@
 //! The result of a search.
 
-use std::{borrow::Cow, fmt, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, fmt, path::Path};
 
 use serde::Serialize;
 
-use precast::{DType, Op, Policy, error::Result, io::files};
+use precast::{DType, Op, Policy, error::Result, io::files, policy::Operands};
 use precast_base::path::named;
 
 /// The result of a [search](super::Tune): a policy, and how it was found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tuned {
-    /// The policy: the one given, with a rule for each cell that is kept in f32, and without its name.
+    /// The policy: the one given, with a rule for each cell that is kept in f32, or whose operands are not quantized, and without
+    /// its name.
     pub policy: Policy,
     /// Name of the metric.
     pub metric: &'static str,
@@ -37,7 +38,10 @@ pub struct TunedCell {
     pub path: String,
     /// Kind of the cell.
     pub kind: Cow<'static, str>,
-    /// `true` when the policy found lowers it.
+    /// The operands of its products, in a search for the cells whose operands are quantized.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operands: Option<Operands>,
+    /// `true` when the policy found lowers it, or quantizes its operands.
     pub low: bool,
     /// Position in the order in which the search lowers cells; `None` for a cell that it keeps in any case.
     pub rank: Option<usize>,
@@ -120,6 +124,21 @@ impl Tuned {
         files::replace(path, self.to_yaml()?.as_bytes())
     }
 
+    /// Returns the verb for what the search did to cells: `lowered`, or `quantized`.
+    pub fn verb(&self) -> &'static str {
+        self.cells.first().map_or("lowered", TunedCell::verb)
+    }
+
+    /// Returns the numbers of cells by recipe, in parentheses.
+    fn by_recipe(&self) -> String {
+        let mut counts = BTreeMap::<String, usize>::new();
+        for operands in self.cells.iter().filter(|cell| cell.low).filter_map(|cell| cell.operands) {
+            *counts.entry(operands.to_string()).or_default() += 1;
+        }
+        let counts: Vec<String> = counts.iter().map(|(recipe, count)| format!("{count} {recipe}")).collect();
+        if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
+    }
+
     fn summary(&self) -> String {
         let sets = || self.runs.iter().filter(|run| run.low > 0);
         let (all, known) = (sets().count(), sets().filter(|run| run.known).count());
@@ -134,9 +153,11 @@ impl Tuned {
             runs += &format!(", {:.1} s", self.runs.iter().map(|run| run.seconds).sum::<f64>());
         }
         format!(
-            "{} of {} cells lowered, {} {:.2e} of {:.2e}; {runs}",
+            "{} of {} cells {}{}, {} {:.2e} of {:.2e}; {runs}",
             self.lowered(),
             self.cells.len(),
+            self.verb(),
+            self.by_recipe(),
             self.metric,
             self.error,
             self.budget
@@ -145,17 +166,24 @@ impl Tuned {
 }
 
 impl TunedCell {
+    /// Returns the verb for what the search does to cells: `lowered`, or `quantized`.
+    pub fn verb(&self) -> &'static str {
+        if self.operands.is_some() { "quantized" } else { "lowered" }
+    }
+
     /// Returns the reason for keeping the cell.
     pub(super) fn because(&self, metric: &str, low: DType) -> Option<String> {
+        let format = self.operands.map_or(low.long_name().to_string(), |operands| operands.to_string());
+        let when = if self.operands.is_some() { format!("as {format}") } else { "when lowered".into() };
         let predicted = self.predicted.map(|error| format!("predicted {error:.1e}"));
         Some(match (self.overflows, self.measured, predicted) {
-            (Some(op), ..) => format!("not finite in {}: {op}", low.long_name()),
+            (Some(op), ..) => format!("not finite in {format}: {op}"),
             _ if self.saves.is_some_and(|saves| saves <= 0.0) => "not faster when lowered".into(),
-            (_, Some(error), _) if error.is_infinite() => format!("not finite when lowered ({metric}, measured)"),
-            (_, Some(error), Some(predicted)) => format!("adds {error:.1e} of {metric} when lowered ({predicted})"),
-            (_, Some(error), None) => format!("adds {error:.1e} of {metric} when lowered"),
-            (_, None, Some(predicted)) => format!("{predicted} of {metric} when lowered"),
-            (_, None, None) => format!("beyond the budget of {metric} when lowered"),
+            (_, Some(error), _) if error.is_infinite() => format!("not finite {when} ({metric}, measured)"),
+            (_, Some(error), Some(predicted)) => format!("adds {error:.1e} of {metric} {when} ({predicted})"),
+            (_, Some(error), None) => format!("adds {error:.1e} of {metric} {when}"),
+            (_, None, Some(predicted)) => format!("{predicted} of {metric} {when}"),
+            (_, None, None) => format!("beyond the budget of {metric} {when}"),
         })
     }
 }
@@ -164,7 +192,7 @@ impl fmt::Display for Tuned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.summary())?;
         if !self.complete {
-            writeln!(f, "the search reached its limit; more runs may lower more cells")?;
+            writeln!(f, "the search reached its limit; more runs may find more cells")?;
         }
         let kept = self.cells.iter().filter(|cell| !cell.low);
         let of_cell = |cell: &TunedCell| {

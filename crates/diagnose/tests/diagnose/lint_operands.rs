@@ -1,11 +1,7 @@
-//! Hazards of quantized operands, as a lint names them, and the searches that do not know them.
+//! Hazards of quantized operands, as a lint names them.
 
 use precast::prelude::*;
-use precast_diagnose::{
-    lint::{Finding, Lint, Rule, Severity},
-    shadow::Shadow,
-    tune::{Metric, Tune},
-};
+use precast_diagnose::lint::{Finding, Lint, Rule, Severity};
 
 /// Lints three layers of 64 features, whose weights are 1 on the diagonal, with these rules.
 fn found(rules: &str, x: &Tensor) -> Vec<Finding> {
@@ -72,30 +68,4 @@ fn ends_and_few_digits_are_named() {
     let findings = found(&format!("{rules}, {{ path: '**', operands: {custom} }}"), &x);
     let [few] = of(&findings, Rule::FewDigits)[..] else { panic!("{findings:?}") };
     assert_eq!((&*few.cell, few.severity, few.number), ("middle", Severity::Warning, 0.125));
-}
-
-/// A rule of the search takes the place of one with the same path, and keeps what that says apart from the precision.
-#[test]
-fn searches_keep_activations_as_they_were_and_refuse_operands() {
-    let rng = &mut Rng::seed(1);
-    let net = &mut Child::of(sequential![first: Dense::new(64, 64, rng), last: Dense::new(64, 64, rng)]);
-    let x = Tensor::randn(&[8, 64], rng).unwrap();
-    let policy = |rules: &str| {
-        let text = format!("version: 1\nlevel: O2\ndtype: bfloat16\nrules: [{rules}]\n");
-        Policy::parse(&text, "search.yaml").unwrap()
-    };
-    let kept = policy("{ path: first, run: low, kept: int8-rows }, { path: last, kept: e4m3-rows }");
-    let found = Tune::new(&kept, Metric::Relative, 2e-3).run(net, std::slice::from_ref(&x)).unwrap();
-    assert!(found.lowered() < 2, "{found}");
-    let plan = found.policy.plan(net).unwrap();
-    let forms = ["first", "last"].map(|path| plan.decision(path).unwrap().kept().map(|kept| kept.name()));
-    assert_eq!(forms, [Some("int8-rows"), Some("e4m3-rows")]);
-    let quantized = policy("{ path: '**', operands: rowwise }");
-    for error in [
-        Tune::new(&quantized, Metric::Relative, 1e-3).run(net, std::slice::from_ref(&x)).unwrap_err(),
-        Shadow::of(&quantized, net, &x).unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("the policy quantizes operands of `first`"), "{error}");
-    }
 }

@@ -7,3 +7,4 @@ mod lint_far;
 mod lint_operands;
 mod threads;
 mod trust;
+mod tune_operands;

@@ -6,4 +6,6 @@
 #[doc(inline)]
 pub use precast_policy::precision::{Casts, Frame, OpRules, Treatment, resolve};
 
-pub use crate::tensor::context::{AutocastState, Carried, Scope, all_in_f32, carry, current, enter, region};
+pub use crate::tensor::context::{
+    AutocastState, Carried, Scope, all_in_f32, carry, current, enter, quantize_operands, region,
+};

@@ -1,4 +1,4 @@
-//! A chart of a search: the error of each run against the number of cells lowered.
+//! A chart of a search: the error of each run against the number of cells lowered or quantized.
 
 use plotters::prelude::*;
 use precast::error::Result;
@@ -32,7 +32,10 @@ pub fn tune_chart(tuned: &Tuned) -> Result<String> {
         grid(&mut chart.configure_mesh())
             .x_label_formatter(&|cells| whole(*cells))
             .y_label_formatter(&|error| power_of(10.0, *error))
-            .x_desc("cells lowered (a cross marks a set beyond the budget; at the upper edge, its error is not finite)")
+            .x_desc(format!(
+                "cells {} (a cross marks a set beyond the budget; at the upper edge, its error is not finite)",
+                tuned.verb()
+            ))
             .y_desc(tuned.metric)
             .draw()?;
         let budget = format!("budget {}", printable::number(tuned.budget));

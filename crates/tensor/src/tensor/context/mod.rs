@@ -14,7 +14,8 @@ use std::{
 };
 
 pub use operands::{
-    Quantizer, Quantizing, Which, enter_operands, last_product, next_product, quantizes, warn_of_no_products,
+    Quantizer, Quantizing, Which, enter_operands, last_product, next_product, quantize_operands, quantizes,
+    warn_of_no_products,
 };
 pub use shard::{draw_in_shard, drawing_in_shard};
 

@@ -188,6 +188,23 @@ pub fn enter_operands(operands: Option<Quantizing>) -> Scope {
     CONTEXT.with(|context| context.enter(Of::Operands, |number| context.operands.push(number, operands)))
 }
 
+/// Quantizes the operands of the products that follow, until the guard is dropped, as the cell at this path does in its first
+/// call: the path keys the random bits. [`Operands::NONE`] quantizes none.
+///
+/// ```
+/// use precast_tensor::{Tensor, precision::quantize_operands};
+/// let (x, w) = (Tensor::from_vec(vec![1.0f32, 1.0 / 3.0], &[1, 2])?, Tensor::from_vec(vec![0.0f32, 1.0], &[1, 2])?);
+/// let exact = x.linear(&w, None)?.item()?;
+/// let _operands = quantize_operands("tensorwise".parse()?, "");
+/// let error = (x.linear(&w, None)?.item()? / exact - 1.0).abs();
+/// assert!(error > 1e-3 && error < 1.0 / 16.0); // e4m3 has 3 bits of mantissa
+/// # Ok::<(), precast_tensor::Error>(())
+/// ```
+pub fn quantize_operands(operands: Operands, path: &str) -> Scope {
+    let quantizer = operands.recipe().map(|_| Arc::new(Quantizer::new(operands, path)).begin());
+    enter_operands(quantizer)
+}
+
 /// Returns whether operands of products are quantized.
 pub fn quantizes() -> bool {
     CONTEXT.with(|context| context.operands.top(|operands| operands.is_some_and(|operands| operands.is_some())))
