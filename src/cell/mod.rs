@@ -5,6 +5,7 @@ mod call;
 mod child;
 mod copies;
 mod copy;
+mod delayed;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod derived;

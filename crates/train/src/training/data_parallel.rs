@@ -238,12 +238,22 @@ impl<'r> DataParallel<'r> {
     ) -> Result<(f64, Outcome)> {
         self.ranks.set_step(self.steps);
         let buffers = Buffers::of(net);
+        let delayed = net.collect_amaxima();
         let sum = match self.ranks.size() {
             1 => self.alone(&buffers, gradients),
             _ => self.over_ranks(optimizer.params(), &buffers, gradients, scale.value()),
         };
         self.steps += 1;
         let sum = sum?;
+        if delayed {
+            let own: Vec<u8> = net.amaxima().iter().flat_map(|word| word.to_le_bytes()).collect();
+            let all = match self.ranks.size() {
+                1 => vec![own],
+                _ => self.ranks.gather(&own).map_err(Error::ranks)?,
+            };
+            let words = |bytes: &Vec<u8>| bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+            net.update_scales(&all.iter().map(words).collect::<Vec<_>>())?;
+        }
         let Some(grads) = sum.grads else {
             return Ok((f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }));
         };

@@ -576,3 +576,49 @@ fn a_wire_of_bfloat16_is_near() {
     let apart: Vec<f64> = exact.iter().zip(&near).map(|(a, b)| a - b).collect();
     assert!(length(&apart) > 0.0 && length(&apart) < 5e-3 * length(&exact), "{} {}", length(&apart), length(&exact));
 }
+
+/// Delayed scales take the largest magnitude over all shards, once in a step: checkpoints, which have the histories, are the
+/// same for every number of ranks.
+#[test]
+fn delayed_scales_are_those_of_all_shards() {
+    let text = "version: 1\nlevel: O2\ndtype: bfloat16\nrules: [{ path: '**', operands: delayed }]\n";
+    let run = |ranks: &Ranks| {
+        let rng = &mut Rng::seed(6);
+        let first = Dense::new(64, 32, rng);
+        let mut net = Child::new(sequential![Flatten::default(), first, Tanh, Dense::new(32, 10, rng)]);
+        Policy::parse(text, "delayed.yaml").unwrap().apply(&mut net).unwrap();
+        let (mut optimizer, mut scale) = (Adam::new(net.params(), 2e-3), LossScale::none());
+        let mut parallel = DataParallel::new(ranks, 5, Wire::Float32).unwrap();
+        parallel.begin(&mut net, &mut [&mut optimizer], &mut scale).unwrap();
+        let mut inputs = Vec::new();
+        for (step, mut batch) in data::digits().unwrap().shuffled_batches(37, 1, 0).unwrap().take(4).enumerate() {
+            // One shard has the largest numbers, another one in each step.
+            let factor = |i: usize| if i == 9 * step { 3.0 + step as f64 } else { 1.0 };
+            let factors: Vec<f64> = (0..37).map(factor).collect();
+            let factors = Tensor::from_f64(&factors, &[37, 1, 1, 1], DType::F32).unwrap();
+            batch.x = batch.x.mul(&factors).unwrap();
+            inputs.push(batch.x.to_f64().into_iter().fold(0.0, f64::max));
+            let outcome = parallel.step(&net, &mut optimizer, &mut scale, &batch, of_classes).unwrap();
+            assert_eq!(outcome, Outcome::Stepped);
+        }
+        (Checkpoint::of(&net, &[&optimizer], &scale).to_bytes().unwrap(), inputs)
+    };
+    let (alone, inputs) = on(1, run).remove(0);
+    for ranks in 2..=5 {
+        assert!(on(ranks, run).into_iter().all(|(found, _)| found == alone), "{ranks} ranks");
+    }
+    // The header has the history of the input of the first layer: the largest number of each batch, in f32, at its end.
+    let length = u64::from_le_bytes(alone[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&alone[8..8 + length]).unwrap();
+    let words = header["__metadata__"].as_object().unwrap().values().map(|text| text.as_str().unwrap());
+    let head = words.filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+    let head = head.into_iter().find(|head| head["operands"]["1"].is_array()).unwrap();
+    let words: Vec<u64> = head["operands"]["1"].as_array().unwrap().iter().map(|word| word.as_u64().unwrap()).collect();
+    // Calls, product, operand, scale, length, and the history, whose place 0 is that of the running step.
+    assert_eq!(words[..3], [0, 0, 0]);
+    let history: Vec<f64> =
+        words[5..5 + words[4] as usize].iter().map(|bits| f32::from_bits(*bits as u32).into()).collect();
+    let low: Vec<f64> = inputs.iter().map(|x| Tensor::scalar(*x, DType::F32).cast(DType::Bf16).to_f64()[0]).collect();
+    assert_eq!(history[history.len() - 4..], low);
+    assert!(history[..history.len() - 4].iter().all(|amax| *amax == 0.0));
+}

@@ -9,8 +9,8 @@ use std::{
 };
 
 use precast_base::path::named;
-use precast_kernels::codes::{Delayed, DelayedRule, Operand, ScaleRule, Stream};
-use precast_policy::policy::{Format, Operands, Recipe};
+use precast_kernels::codes::{Delayed, DelayedRule, ScaleRule, Stream};
+use precast_policy::policy::{Format, Operands};
 
 use super::{CONTEXT, Of, Scope, in_backward, is_all_in_f32, is_recording, shard};
 use crate::{
@@ -45,6 +45,8 @@ pub struct Quantizer {
     warned: AtomicBool,
     /// The scales of delayed scaling.
     delayed: Mutex<ByOperand<Delayed>>,
+    /// The largest magnitudes in the shards of the running step; `None` when no step collects them.
+    of_shards: Mutex<Option<ByOperand<f32>>>,
 }
 
 /// A call of a cell whose products have quantized operands.
@@ -63,7 +65,14 @@ impl Quantizer {
     /// Creates the operands of the cell at a path.
     pub fn new(operands: Operands, path: &str) -> Self {
         let (path, warned) = (path.into(), AtomicBool::new(false));
-        Quantizer { operands, path, calls: AtomicU64::new(0), warned, delayed: Mutex::default() }
+        Quantizer {
+            operands,
+            path,
+            calls: AtomicU64::new(0),
+            warned,
+            delayed: Mutex::default(),
+            of_shards: Mutex::default(),
+        }
     }
 
     /// Returns the operands.
@@ -111,14 +120,52 @@ impl Quantizer {
             let which = [Which::X, Which::W, Which::G].get(*which as usize).copied().ok_or_else(other)?;
             let history = after.get(..*len as usize).ok_or_else(other)?;
             let history: Vec<f32> = history.iter().map(|amax| f32::from_bits(*amax as u32)).collect();
-            let operand = self.operands.recipe().map(|recipe| operand(&recipe, which)).ok_or_else(other)?;
-            let ScaleRule::Delayed(rule) = operand.scale else { return Err(other()) };
-            let state = Delayed::new(operand.format, rule)?.with_state(f32::from_bits(*scale as u32), &history)?;
+            let state = self.first_scale(which).ok_or_else(other)??;
+            let state = state.with_state(f32::from_bits(*scale as u32), &history)?;
             delayed.insert((*product, which), state);
             rest = &after[*len as usize..];
         }
         self.calls.store(calls, Ordering::Relaxed);
         *lock(&self.delayed) = delayed;
+        Ok(())
+    }
+
+    /// Returns the scale of an operand before its first step; `None` if it is not delayed.
+    fn first_scale(&self, which: Which) -> Option<Result<Delayed>> {
+        let recipe = self.operands.recipe()?;
+        let operand = match which {
+            Which::X => recipe.output.left,
+            Which::W => recipe.output.right,
+            Which::G => recipe.grad_input.left,
+        };
+        let ScaleRule::Delayed(rule) = operand.scale else { return None };
+        Some(Delayed::new(operand.format, rule))
+    }
+
+    /// Collects the largest magnitudes of the shards that follow, up to [`amaxima`](Quantizer::amaxima). Returns `false` if no
+    /// scale is delayed.
+    pub fn collect_amaxima(&self) -> bool {
+        let is_delayed = self.operands.recipe().is_some_and(|recipe| recipe.is_delayed());
+        *lock(&self.of_shards) = is_delayed.then(ByOperand::new);
+        is_delayed
+    }
+
+    /// Returns the largest magnitude of each operand in the shards since the collection began: product, operand, and bits.
+    pub fn amaxima(&self) -> Vec<[u64; 3]> {
+        let all = lock(&self.of_shards).take().unwrap_or_default();
+        all.into_iter().map(|((product, which), amax)| [product, which as u64, amax.to_bits().into()]).collect()
+    }
+
+    /// Updates the scale of an operand with its largest magnitude in a step, as [`amaxima`](Quantizer::amaxima) returns it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an operand without a delayed scale.
+    pub fn update(&self, [product, which, amax]: [u64; 3]) -> Result<()> {
+        let which = [Which::X, Which::W, Which::G].get(which as usize).copied();
+        let first = which.and_then(|which| Some((which, self.first_scale(which)?)));
+        let (which, first) = first.ok_or_else(|| Error::value("a rank has operands of another recipe"))?;
+        let (mut delayed, first) = (lock(&self.delayed), first?);
+        delayed.entry((product, which)).or_insert(first).update(f32::from_bits(amax as u32));
         Ok(())
     }
 }
@@ -144,38 +191,41 @@ impl Quantizing {
     /// history takes the magnitude, unless the call has no gradients.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) in a shard: histories of ranks would differ.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) in a shard of no step that collects the magnitudes of all shards:
+    /// their histories would differ.
     pub fn scale(&self, which: Which, format: Format, rule: DelayedRule, amax: f32) -> Result<f32> {
         let place = (self.product, which);
         if let Some(&scale) = lock(&self.scales).get(&place) {
             return Ok(scale);
         }
-        if shard::is_in_shard() {
-            return Err(Error::unsupported(
-                "delayed scales have one history, and shards of a batch would each have their own; `operands: tensorwise` has the \
-                 same formats",
-            ));
-        }
+        let counts = is_recording() || in_backward();
         let mut delayed = lock(&self.of.delayed);
+        if shard::is_in_shard() {
+            let scale = delayed.get(&place).map_or(1.0, Delayed::scale);
+            let mut of_shards = lock(&self.of.of_shards);
+            let Some(largest) = of_shards.as_mut() else {
+                return Err(Error::unsupported(
+                    "delayed scales have one history, and shards of a batch would each have their own outside of a step of \
+                     `DataParallel`; `operands: tensorwise` has the same formats",
+                ));
+            };
+            if counts {
+                let known = largest.entry(place).or_insert(0.0);
+                *known = known.max(amax);
+            }
+            lock(&self.scales).insert(place, scale);
+            return Ok(scale);
+        }
         let state = match delayed.entry(place) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Delayed::new(format, rule)?),
         };
         let scale = state.scale();
-        if is_recording() || in_backward() {
+        if counts {
             state.update(amax);
         }
         lock(&self.scales).insert(place, scale);
         Ok(scale)
-    }
-}
-
-/// Returns an operand of a recipe.
-fn operand(recipe: &Recipe, which: Which) -> Operand {
-    match which {
-        Which::X => recipe.output.left,
-        Which::W => recipe.output.right,
-        Which::G => recipe.grad_input.left,
     }
 }
 
