@@ -137,7 +137,8 @@ impl Predictor {
     pub fn read(&self, file: impl AsRef<Path>) -> Result<Dataset> {
         let file = file.as_ref();
         self.file.data.check_kind(file)?;
-        let examples = self.file.data.read_inputs_within(file, self.file.memory.0)?;
+        let read = self.file.data.read_inputs_within(file, self.file.memory.0);
+        let examples = read.map_err(|error| self.file.data.of_trained(error))?;
         self.check_shape(&examples).map_err(|error| error.in_file(file.display()))?;
         Ok(examples)
     }
@@ -167,7 +168,8 @@ impl Predictor {
     pub fn evaluate(&self, file: impl AsRef<Path>) -> Result<Evaluation> {
         let file = file.as_ref();
         self.file.data.check_kind(file)?;
-        let examples = self.file.read_like(&self.file.data, file)?;
+        let read = self.file.read_like(&self.file.data, file);
+        let examples = read.map_err(|error| self.file.data.of_trained(error))?;
         self.check_shape(&examples).map_err(|error| error.in_file(file.display()))?;
         self.file.check_domain(&file.display().to_string(), &examples)?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
@@ -243,7 +245,10 @@ impl Predictor {
     /// As [`Predictor::score`].
     pub fn examples(&self, file: Option<&Path>) -> Result<Dataset> {
         let examples = match file {
-            Some(file) => self.file.read_like(&self.file.data, file)?,
+            Some(file) => {
+                let read = self.file.read_like(&self.file.data, file);
+                read.map_err(|error| self.file.data.of_trained(error))?
+            }
             None => self.file.read_all_of(&self.file.folder, self.input.as_deref())?,
         };
         self.examples_of(examples)

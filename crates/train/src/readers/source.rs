@@ -207,6 +207,19 @@ impl Source {
         }
     }
 
+    /// Adds to an error of another file, whose remedy is a key of the data, that a trained network has its keys.
+    pub(crate) fn of_trained(&self, error: Error) -> Error {
+        const KEYS: [&str; 8] = ["as", "decimal", "delimiter", "empty", "header", "missing", "one_hot", "thousands"];
+        let (Source::Csv(_), text) = (self, error.to_string()) else { return error };
+        let names = |key: &&str| text.contains(&format!("`{key}: ")) || text.contains(&format!("`{key}`, "));
+        match KEYS.iter().any(|key| names(&key)) {
+            true => error.ending(
+                "; keys are those of the run, so this file is written as its data are, or another run is trained",
+            ),
+            false => error,
+        }
+    }
+
     /// Reads the examples of another file like those of this source, with their targets.
     pub(crate) fn read_like(&self, file: &Path, memory: u64) -> Result<Dataset> {
         let file = file.to_path_buf();

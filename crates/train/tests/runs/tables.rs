@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, ops::ControlFlow};
 
 use precast::{ErrorKind, io::models::Model};
-use precast_train::data::{Dataset, Empty, Encoding, Inputs, Standardization};
+use precast_train::data::{Dataset, Empty, Encoding, Inputs, Series, Standardization};
 use precast_train::{EndReason, Predictor, Run, RunFile, data::Csv};
 
 use crate::common::{folder::Folder, metrics::metrics};
@@ -143,6 +143,48 @@ const OF_INDICES: &str = "{version: 1, name: m, input: [2], net: {kind: Sequenti
                           vocab_sizes: [3, 3]}, {kind: Dense, in_features: 8, out_features: 1}]}}";
 const INDICES: &str = "indices: [city, garden]";
 
+/// Columns aligned by spaces; what a series and several targets cannot have, with a remedy that they take.
+#[test]
+fn tables_of_other_shapes_are_read_or_have_a_remedy() {
+    let aligned =
+        Csv::new("a.txt").target("y").delimiter(' ').parse(b"a      b    y\n1.5    2    0\n10  20    1\n").unwrap();
+    assert_eq!((rows(&aligned), aligned.labels()), (vec![vec![1.5, 2.0], vec![10.0, 20.0]], &[0, 1][..]));
+    let series = || Csv::new("s.csv").target("y").series(Series::new(1));
+    let marked = b"| a | y |\n|---|---|\n| 1 | 0 |\n";
+    let markdown =
+        "m.md:1: the row of a Markdown table, whose cells are between `|`; expected a table such as CSV: `x,y,side`";
+    let number = "`hi` is not a number; ";
+    for (met, words) in [
+        (Csv::new("m.md").target("y").parse(marked), markdown.to_string()),
+        (Csv::new("m.md").target("y").delimiter('|').parse(marked), markdown.into()),
+        (
+            series().parse(b"a,y\n1,hi\n2,lo\n"),
+            format!(
+                "s.csv:2: column 2 (`y`): {number}the target of a series is a number, which is also an input: words are classes with \
+                 `as: classes`"
+            ),
+        ),
+        (
+            series().parse(b"a,y\n1,2\n,3\n"),
+            "s.csv:3: column 1 (`a`): the cell is empty; a series has none: write a number, such as that before, or `ignore` leaves the \
+             column out"
+                .into(),
+        ),
+        (
+            Csv::new("t.csv").target(["y", "z"]).parse(b"a,y,z\n1,hi,2\n"),
+            format!(
+                "t.csv:2: column 2 (`y`): {number}several targets are numbers: for classes, name one target, and put the others under \
+                 `ignore`"
+            ),
+        ),
+    ] {
+        assert_eq!(met.unwrap_err().to_string(), words);
+    }
+    // Words are classes, as the remedy says.
+    let classes = series().classes().parse(b"a,y\n1,hi\n2,lo\n3,hi\n").unwrap();
+    assert_eq!(classes.class_names(), ["hi", "lo"]);
+}
+
 fn model(text: &str) -> Model {
     Model::parse(text, "model.yaml", 0).unwrap()
 }
@@ -205,6 +247,16 @@ fn continued(folder: &str, words: &str, text: &str, becomes: &str) {
     let new = folder.join("new.csv");
     fs::write(&new, "nr,city,garden,area\n1,Oslo,no,3\n2,Bergen,no,3\n3,Voss,yes,\n").unwrap();
     let predictor = Predictor::of_folder(&straight, model(text)).unwrap();
+    // A remedy that is a key of the run is none for a file of its predictions.
+    fs::write(&new, "area;city;garden\n3;Oslo;no\n").unwrap();
+    let said = predictor.read(&new).unwrap_err().to_string();
+    assert!(
+        said.ends_with(
+            "; keys are those of the run, so this file is written as its data are, or another run is trained"
+        ),
+        "{said}"
+    );
+    fs::write(&new, "nr,city,garden,area\n1,Oslo,no,3\n2,Bergen,no,3\n3,Voss,yes,\n").unwrap();
     let examples = predictor.read(&new).unwrap();
     let note = format!(
         "column `city`: 1 example has a word that no training example has, such as `Voss`, which becomes {becomes}"

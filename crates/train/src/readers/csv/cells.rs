@@ -140,19 +140,35 @@ impl Table<'_> {
     /// Describes an empty cell of an input.
     pub(super) fn empty_input(&self, row: &Row, place: usize, cell: &str) -> Error {
         let met = marked(cell);
-        let cure = "`empty: median` or `empty: mean` replaces the empty cells of the inputs";
+        let cure = match self.is_series {
+            true => "a series has none: write a number, such as that before, or `ignore` leaves the column out",
+            false => "`empty: median` or `empty: mean` replaces the empty cells of the inputs",
+        };
         self.at(row.line, format!("{}: the cell is empty{met}; {cure}", self.shown(place)))
     }
 
     /// Suggests what reads a word in a column of numbers.
-    pub(super) fn word_hint(&self, cell: &str, is_input: bool) -> String {
+    pub(super) fn word_hint(&self, place: usize, cell: &str, is_input: bool) -> String {
         if let Some((what, how)) = self.format.told_of(cell) {
             return format!("; it looks like one {what}, and {how}");
         }
-        if !is_input {
-            return "; a row whose target is not known is left out of the file, or words are classes with `as: classes`".into();
+        let is_mark = MARKS.contains(&cell) || is_error(cell);
+        if self.is_past(place) && !is_mark {
+            return "; the target of a series is a number, which is also an input: words are classes with `as: classes`".into();
         }
-        if MARKS.contains(&cell) || is_error(cell) {
+        if !is_input {
+            return match self.targets {
+                1 => {
+                    "; a row whose target is not known is left out of the file, or words are classes with `as: classes`"
+                }
+                _ => "; several targets are numbers: for classes, name one target, and put the others under `ignore`",
+            }
+            .into();
+        }
+        if is_mark && self.is_series {
+            return "; if it marks an empty cell, a series has none: write a number, such as that before".into();
+        }
+        if is_mark {
             return format!("; if it marks an empty cell: `missing: [\"{cell}\"]` with `empty: median`");
         }
         if has_unit(cell) {

@@ -105,7 +105,7 @@ pub struct Csv {
         left_out
     )]
     pub encoding: Option<String>,
-    /// Field separator, an ASCII character.
+    /// Field separator, an ASCII character. A space is any number of spaces.
     #[option(default = ',', shown = "a comma")]
     pub delimiter: char,
     /// Decimal separator, a point or a comma.

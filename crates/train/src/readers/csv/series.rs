@@ -46,7 +46,7 @@ impl Series {
     pub(super) fn windows(&self, rows: &Dataset, names: &[String], origin: &str) -> Result<Dataset> {
         let wrong = |words: String| Err(Error::data(words).in_file(origin));
         let (Inputs::Numbers(_), &[width]) = (rows.inputs(), rows.shape()) else {
-            return wrong("`series` is of columns of numbers without empty cells; `ignore` leaves others out".into());
+            return wrong("`series` is of columns of numbers without empty cells, which `empty` does not fill; `ignore` leaves others out".into());
         };
         let with_targets = !matches!(rows.targets(), Targets::None);
         let ends = self.ends(rows.len(), with_targets);

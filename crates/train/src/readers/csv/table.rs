@@ -34,6 +34,12 @@ pub(super) struct Table<'a> {
     missing: Vec<(String, Option<f64>)>,
     /// A delimiter that makes several columns of the only one.
     pub(super) other_delimiter: Option<char>,
+    /// Number of columns of the targets.
+    pub(super) targets: usize,
+    /// Columns of the targets whose past a series reads.
+    past: Columns,
+    /// `true` when the rows are those of a series.
+    pub(super) is_series: bool,
 }
 
 /// Columns to read, counted from 0.
@@ -99,13 +105,33 @@ impl<'a> Table<'a> {
         let (text, note) = text?;
         let missing = csv.missing.iter().map(|mark| (mark.clone(), format.number(mark))).collect();
         let (header, width, other_delimiter) = (None, 0, None);
-        let mut table = Table { origin, text, note, delimiter, format, header, width, missing, other_delimiter };
+        let (targets, past, is_series) = (csv.target.0.len(), csv.past(), csv.series.is_some());
+        let mut table = Table {
+            origin,
+            text,
+            note,
+            delimiter,
+            format,
+            header,
+            width,
+            missing,
+            other_delimiter,
+            targets,
+            past,
+            is_series,
+        };
         let Some(first) = table.all_rows().next().transpose()? else {
             return Err(Error::data("the file is empty").in_file(origin));
         };
         if first.fields.get(0).is_some_and(|cell| cell.starts_with("sep=")) {
             let words =
                 "`sep=` names the delimiter for Excel; remove this line, and `delimiter` of the run file names it";
+            return Err(table.at(first.line, words));
+        }
+        let ends = [first.fields.get(0), first.fields.iter().next_back()].map(Option::unwrap_or_default);
+        if ends[1].ends_with('|') || delimiter == b'|' && first.fields.len() > 2 && ends == ["", ""] {
+            let words =
+                "the row of a Markdown table, whose cells are between `|`; expected a table such as CSV: `x,y,side`";
             return Err(table.at(first.line, words));
         }
         table.width = first.fields.len();
@@ -170,7 +196,12 @@ impl<'a> Table<'a> {
                     // The position is that of the end of the row before, so line ends may follow. The reader does not
                     // count a lone CR.
                     line += reader.get_mut().lines_until(start);
-                    Some(Ok(Row { line, fields: fields.clone() }))
+                    let fields = match self.delimiter {
+                        // Columns are aligned by any number of spaces.
+                        b' ' => fields.iter().filter(|field| !field.is_empty()).collect(),
+                        _ => fields.clone(),
+                    };
+                    Some(Ok(Row { line, fields }))
                 }
                 (Err(error), Ok(met)) => {
                     let error = self.at(line + met.get_mut().lines_until(start), error);
@@ -378,6 +409,9 @@ impl<'a> Table<'a> {
         if formats.is_empty() {
             let header = self.header_hint();
             return match header.is_empty() {
+                true if is_input && self.is_series && self.is_alone(place, cell) => {
+                    "; nearly all other cells are numbers: correct it".into()
+                }
                 true if is_input && self.format.told_of(cell).is_none() && self.is_alone(place, cell) => {
                     format!(
                         "; nearly all other cells are numbers: correct it, or `missing: [{}]` with `empty: median` takes it for an \
@@ -385,11 +419,16 @@ impl<'a> Table<'a> {
                         quoted(cell)
                     )
                 }
-                true => self.word_hint(cell, is_input),
+                true => self.word_hint(place, cell, is_input),
                 false => header,
             };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
+    }
+
+    /// Returns whether a column is a target whose past a series reads.
+    pub(super) fn is_past(&self, place: usize) -> bool {
+        self.past.0.iter().any(|column| self.place(column).is_ok_and(|past| past == place))
     }
 
     /// Returns whether a cell is one of few in a column of numbers.
