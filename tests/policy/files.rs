@@ -340,7 +340,7 @@ fn policies_for_cells_and_for_graphs_are_told_apart() {
     let cells = |error: precast::Error| {
         assert_eq!(error.kind(), ErrorKind::Policy);
         assert!(error.to_string().contains("a policy for graphs, where one with a level is expected"), "{error}");
-        assert!(error.to_string().contains("`precast_graph::rewrite(&mut net, &inputs, &policy)`"), "{error}");
+        assert!(error.to_string().contains("by `precast graph`, or `precast_graph::rewrite` with"), "{error}");
     };
     let graphs = |error: precast::Error| {
         assert_eq!(error.kind(), ErrorKind::Policy);

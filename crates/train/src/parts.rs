@@ -48,7 +48,14 @@ impl RunFile {
             None if file.is_file() || is_path(&word) => {
                 Model::load(file, seed).map_err(|error| self.not_there("model", error))
             }
-            None => Model::named(&word, seed).map_err(|error| self.wrong("model", error)),
+            None => Model::named(&word, seed).map_err(|error| {
+                let beside = ["yaml", "yml", "onnx"].map(|end| format!("{word}.{end}"));
+                let beside = beside.into_iter().find(|name| self.folder.join(name).is_file());
+                self.wrong(
+                    "model",
+                    beside.iter().fold(error, |error, name| error.ending(format!("; the file is `{name}`"))),
+                )
+            }),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The network of a run before its first step.
 
+use std::collections::BTreeSet;
+
 use precast::{
     Child, Plan, Policy,
     error::{Error, Result},
@@ -148,11 +150,12 @@ fn note_on_patience(file: &RunFile) -> Option<String> {
     })
 }
 
-/// Returns whether targets are whole numbers, one for each example, and a model has an output for each as a class.
+/// Returns whether targets are whole numbers, one for each example, of which there are at most as many as a model has outputs.
 fn are_classes(train: &Dataset, outputs: &[usize]) -> bool {
     let (Targets::Numbers { shape, values }, &[_, classes]) = (train.targets(), outputs) else { return false };
-    let is_class = |number: &f32| number.fract() == 0.0 && (0.0..classes as f32).contains(number);
-    shape.iter().product::<usize>() == 1 && classes > 1 && values.iter().all(is_class)
+    let different: BTreeSet<u32> = values.iter().map(|number| number.to_bits()).collect();
+    let is_whole = |number: &f32| number.fract() == 0.0;
+    shape.iter().product::<usize>() == 1 && classes > 1 && different.len() <= classes && values.iter().all(is_whole)
 }
 
 /// Number of steps whose learning rates are looked at.

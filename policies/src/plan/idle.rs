@@ -7,7 +7,7 @@ use crate::{
     Policy,
     adapter::Adapter,
     host::Outlined,
-    policy::{Level, Prefer, Rule},
+    policy::{Level, Prefer, Rule, RunAs},
 };
 
 impl Policy {
@@ -63,18 +63,24 @@ impl Policy {
         Ok(idle)
     }
 
-    /// Describes the rules about operands and kept activations at O0, and those about activations of cells that are all
+    /// Describes the rules about low cells, operands and kept activations at O0, and those about activations of cells that are all
     /// recomputed.
     fn idle_quantization(&self, net: &impl Outlined) -> Result<Vec<String>> {
         let operands =
             |rule: &Rule| rule.operands.filter(|of| of.recipe().is_some()).map(|of| format!("operands: {of}"));
         let kept = |rule: &Rule| rule.kept.filter(|kept| kept.format().is_some()).map(|kept| format!("kept: {kept}"));
-        let asking = self.rules.iter().filter_map(|rule| Some((rule, operands(rule).or_else(|| kept(rule))?)));
+        let low = |rule: &Rule| (rule.run == Some(RunAs::Low)).then(|| "run: low".to_string());
+        let asking = self
+            .rules
+            .iter()
+            .filter_map(|rule| Some((rule, operands(rule).or_else(|| kept(rule)).or_else(|| low(rule))?)));
         let no_effect = |rule: &Rule, says: &str, why: &str| {
             format!("{}: `{says}` of the rule for the {} has no effect: {why}", rule.origin, rule.select)
         };
         if self.level == Level::O0 {
-            return Ok(asking.map(|(rule, says)| no_effect(rule, &says, "level O0 quantizes nothing")).collect());
+            return Ok(asking
+                .map(|(rule, says)| no_effect(rule, &says, "level O0 lowers and quantizes nothing"))
+                .collect());
         }
         let has_both = |rules: &[Rule]| {
             rules.iter().any(|rule| rule.checkpoint == Some(true)) && rules.iter().any(|rule| kept(rule).is_some())
@@ -124,8 +130,7 @@ mod tests {
             let text = format!("version: 1\nlevel: {level}\ndtype: float16\nrules: [{rules}]\n");
             Policy::parse(&text, "p.yaml").unwrap().idle_rules(&net, None).unwrap()
         };
-        let words =
-            "p.yaml:4:9: `operands: int8` of the rule for the path ** has no effect: level O0 quantizes nothing";
+        let words = "p.yaml:4:9: `operands: int8` of the rule for the path ** has no effect: level O0 lowers and quantizes nothing";
         assert_eq!(idle("O0", "{ path: '**', operands: int8 }, { path: a, kept: none }"), [words]);
         assert_eq!(idle("O2", "{ path: '**', operands: int8 }, { path: '**', kept: int8-rows }").len(), 0);
         let words = "p.yaml:4:40: `kept: int8-rows` of the rule for the path a has no effect: its cells are recomputed, and keep their \

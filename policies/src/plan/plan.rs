@@ -397,7 +397,7 @@ fn check_paths(decisions: &[Decision]) -> Result<()> {
 fn other_name(select: &Select, decisions: &[Decision], system: Option<System>) -> Option<String> {
     let select = match select {
         Select::Kind(kind) => {
-            let (here, who) = named_elsewhere(kind)?;
+            let (here, who) = named_elsewhere(kind).filter(|(here, _)| here != kind)?;
             let Some(system) = system else { return Some(format!(" (what {who} calls so is `{here}` here)")) };
             let mut of_system = kinds::of(system).into_iter();
             let (there, _) = of_system.find(|(there, kinds)| kinds.contains(&here) && there != kind)?;

@@ -51,8 +51,8 @@ impl PolicyFile {
         match self {
             PolicyFile::Cells(policy) => Ok(policy),
             PolicyFile::Graph(_) => Err(Error::policy(
-                "a policy for graphs, where one with a level is expected; `GraphPolicy` reads it, and \
-                 `precast_graph::rewrite(&mut net, &inputs, &policy)` applies it",
+                "a policy for graphs, where one with a level is expected, such as o2; a network is rewritten as a graph by \
+                 `precast graph`, or `precast_graph::rewrite` with `GraphPolicy`",
             )),
         }
     }

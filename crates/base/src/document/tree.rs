@@ -139,6 +139,9 @@ fn not_yaml(source: &Source<'_>, error: &ScanError) -> Refusal {
         Fault::MappingValueNotAllowed => {
             "a `: ` inside a value: a map goes in braces, `{key: value}`, or into lines of its own"
         }
+        Fault::UnknownQuotedScalarEscape => {
+            "a `\\` in double quotes begins an escape: a path has `/`, or single quotes"
+        }
         Fault::InvalidQuotedScalarIndent => "a quote before is not closed",
         Fault::DocumentIndicatorInQuotedScalar => "a quote is not closed",
         Fault::UnexpectedCharacter { .. } | Fault::MissingAnchorOrAliasName => {

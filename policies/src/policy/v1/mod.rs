@@ -106,7 +106,7 @@ impl Document for PolicyV1 {
 
     fn example(key: &str) -> &'static str {
         match key {
-            "loss_scale" => "`{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
+            "loss_scale" => "`{kind: dynamic}`, `{kind: none}` or `{kind: fixed, scale: 1024}`",
             "low" | "full" | "widest" | "white" | "black" | "promote" => "`{add: [Softmax]}`",
             "until" => "`{step: 500}`",
             "run" => "`{forward: low, weight_grad: float32}`",

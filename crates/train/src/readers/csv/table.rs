@@ -231,6 +231,9 @@ impl<'a> Table<'a> {
             let digits = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit() || b"+-".contains(&byte));
             let hint = match () {
                 () if row.fields.get(0).is_some_and(|cell| cell.starts_with('#')) => COMMENT,
+                () if row.fields.iter().any(|cell| cell.contains('\0')) => {
+                    "; the row has bytes of 0, as a file that was not written to its end"
+                }
                 () if self.delimiter == b',' && met > self.width && row.fields.iter().all(digits) => {
                     "; a number with a decimal comma, or with commas between thousands, is in quotes"
                 }

@@ -59,7 +59,10 @@ fn mistakes_in_a_series_are_told() {
     let met = |csv: Csv, rows: usize| csv.parse(table(rows).as_bytes()).unwrap_err().to_string();
     assert_eq!(met(csv(Series::new(5).ahead(2)), 6), "series.csv: 6 rows; a window needs 7, by `series`");
     let words = met(Csv::new("a.csv").target("load").one_hot("day").series(Series::new(2)), 6);
-    assert_eq!(words, "a.csv: `series` is of columns of numbers without empty cells; `ignore` leaves others out");
+    assert_eq!(
+        words,
+        "a.csv: `series` is of columns of numbers without empty cells, which `empty` does not fill; `ignore` leaves others out"
+    );
     let folder = Folder::new("long-series");
     fs::write(folder.at("series.csv"), table(99)).unwrap();
     let long = Csv { file: folder.at("series.csv"), ..csv(Series::new(5)) }.read_within(100).unwrap_err().to_string();
