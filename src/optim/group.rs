@@ -20,6 +20,7 @@ use crate::policy::Pattern;
 pub struct Group {
     pub(super) lr_factor: Option<f64>,
     pub(super) weight_decay: Option<f64>,
+    pub(super) state_8bit: Option<bool>,
 }
 
 impl Group {
@@ -40,6 +41,14 @@ impl Group {
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.weight_decay = Some(weight_decay);
+        self
+    }
+
+    /// Sets whether running averages are kept in 8 bits, as by `state_8bit` of the optimizer: embeddings and heads may keep full
+    /// ones. That the optimizer has states in 8 bits is checked when a step is taken.
+    #[must_use]
+    pub fn state_8bit(mut self, in_8_bits: bool) -> Self {
+        self.state_8bit = Some(in_8_bits);
         self
     }
 }

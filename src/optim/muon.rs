@@ -2,8 +2,10 @@
 
 use std::ops::{Deref, DerefMut};
 
+use half::bf16;
 use precast_kernels::{
-    gemm::{Added, Layout, Products, products},
+    cast::converted,
+    gemm::{Added, Layout, Products, products, unrounded},
     memory::{Pooled, uninit_vec},
     reduce::Squares,
     simd::vectorized,
@@ -36,7 +38,8 @@ use crate::{
 /// `size` is `sqrt(max(1, rows / columns))`, or `0.2 sqrt(max(rows, columns))` with [`match_adam`](Muon::match_adam).
 ///
 /// It trains matrices only. Train embeddings, biases and norms with another optimizer over the remaining parameters of
-/// [`Params::filter`]. torch computes X in bfloat16, this implementation in f32.
+/// [`Params::filter`]. torch computes X in bfloat16, this implementation in f32, or in f32 with factors of products in bfloat16
+/// ([`low_products`](Muon::low_products)).
 ///
 /// Sources: K. Jordan et al. 2024, <https://kellerjordan.github.io/posts/muon/>; Liu et al. 2025, "Muon is scalable for LLM
 /// training" (the size of [`match_adam`](Muon::match_adam)); in the form of
@@ -60,6 +63,10 @@ pub struct MuonOptions {
     /// Minimum norm used as divisor.
     #[option(default = 1e-7, at_least = 0)]
     pub eps: f64,
+    /// `true` when the iteration rounds the factors of its products to bfloat16, with sums in f32. It is faster where the
+    /// processor multiplies bfloat16. Parameters in f64 have f64.
+    #[option(default = false)]
+    pub low_products: bool,
     /// Weight decay, applied to the weights.
     #[option(default = 0.1, at_least = 0)]
     pub weight_decay: f64,
@@ -190,7 +197,7 @@ impl Rule for Formula {
         Known {
             shrink: R::of(1.0 - step.lr * step.weight_decay),
             lr: R::of(step.lr * ratio),
-            direction: orthogonalized(x, rows, columns, self.rounds),
+            direction: self.orthogonalized(x, rows, columns),
         }
     }
 
@@ -207,21 +214,46 @@ impl Rule for Formula {
     }
 }
 
-/// Runs rounds of the Newton-Schulz iteration with the coefficients of Jordan et al.
-fn orthogonalized<R: Number>(mut x: Pooled<R>, rows: usize, columns: usize, rounds: usize) -> Pooled<R> {
+impl Formula {
+    /// Orthogonalizes a matrix.
+    fn orthogonalized<R: Number>(&self, x: Pooled<R>, rows: usize, columns: usize) -> Pooled<R> {
+        if !self.low_products || size_of::<R>() != size_of::<f32>() {
+            let terms = [vec![(0, 0)]];
+            let product = |layout, mkn, a: &[R], b: &[R], out: &mut [R]| {
+                products(&Products { layout, mkn, a, b, terms: &terms, added: Added::Nothing }, out);
+            };
+            return iterated(x, [rows, columns, self.rounds], |_| {}, product);
+        }
+        let x = Pooled::collect(x.len(), x.iter().map(|x| x.as_f64() as f32));
+        let round = |x: &mut [f32]| x.copy_from_slice(&converted::<bf16, f32>(&converted::<f32, bf16>(x)));
+        let product = |layout, mkn, a: &[f32], b: &[f32], out: &mut [f32]| {
+            let [a, b] = [a, b].map(converted::<f32, bf16>);
+            unrounded(layout, mkn, (&a, &b), Added::Nothing, out);
+        };
+        let x = iterated(x, [rows, columns, self.rounds], round, product);
+        Pooled::collect(x.len(), x.iter().map(|x| R::of((*x).into())))
+    }
+}
+
+/// Runs rounds of the Newton-Schulz iteration with the coefficients of Jordan et al. `product` multiplies two matrices, and `round`
+/// rounds what is both a factor and a term: the polynomial that a round computes is then one of the same number, and corrects it.
+fn iterated<R: Number>(
+    mut x: Pooled<R>,
+    [rows, columns, rounds]: [usize; 3],
+    round: impl Fn(&mut [R]),
+    product: impl Fn(Layout, (usize, usize, usize), &[R], &[R], &mut [R]),
+) -> Pooled<R> {
     let [a, b, c] = [3.4445, -4.775, 2.0315].map(R::of);
     let (wide, short) = (rows <= columns, rows.min(columns));
-    let terms = [vec![(0, 0)]];
-    let product = |layout, mkn, a: &[R], b: &[R], out: &mut [R]| {
-        products(&Products { layout, mkn, a, b, terms: &terms, added: Added::Nothing }, out);
-    };
     let (mut gram, mut square) = (Pooled::uninit(short * short), Pooled::uninit(short * short));
     let mut next = uninit_vec(x.len());
     for _ in 0..rounds {
+        round(&mut x);
         match wide {
             true => product(Layout::NT, (rows, columns, rows), &x, &x, &mut gram),
             false => product(Layout::TN, (columns, rows, columns), &x, &x, &mut gram),
         }
+        round(&mut gram);
         product(Layout::NN, (short, short, short), &gram, &gram, &mut square);
         vectorized(|| {
             for (square, &gram) in square.iter_mut().zip(gram.iter()) {

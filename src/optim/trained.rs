@@ -72,7 +72,7 @@ impl<R: Rule> Trained<R> {
     }
 
     /// Adds the parameters that match, or are inside a cell that does, to a group, and returns whether there are any.
-    pub fn joins(&mut self, pattern: &str, Group { lr_factor, weight_decay }: Group) -> Result<bool> {
+    pub fn joins(&mut self, pattern: &str, Group { lr_factor, weight_decay, state_8bit }: Group) -> Result<bool> {
         let pattern: Pattern = pattern.parse()?;
         let members = self.params.paths().filter(|(path, _)| Group::has(&pattern, path));
         let found: HashSet<_> = members.map(|(_, param)| param.id()).collect();
@@ -82,6 +82,7 @@ impl<R: Rule> Trained<R> {
                 matched = true;
                 group.lr_factor = lr_factor.or(group.lr_factor);
                 group.weight_decay = weight_decay.or(group.weight_decay);
+                group.state_8bit = state_8bit.or(group.state_8bit);
             }
         }
         Ok(matched)
@@ -101,6 +102,11 @@ impl<R: Rule> Trained<R> {
         for group in &self.groups {
             check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
             check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
+            if group.state_8bit == Some(true) && self.rule.kept(&[1, 1]).iter().all(|kept| kept.eight_bit.is_none()) {
+                let words =
+                    "a group asks for states in 8 bits, which this optimizer has not; allowed: Adam, AdamW and Lion";
+                return Err(Error::unsupported(words));
+            }
         }
         if let Some((_, error)) = self.rule.out_of_range() {
             let option = error.word().unwrap_or_default().to_string();
@@ -230,7 +236,7 @@ impl<R: Rule> Trained<R> {
         let (groups, memory) = (&groups[which.clone()], &mut memory[which.clone()]);
         for (((path, param), group), memory) in params.range(which).zip(groups).zip(memory) {
             let Some((grad, factors)) = grads.pending(param) else { continue };
-            let layout = layout(rule, param);
+            let layout = layout(rule, group, param);
             let memory = match memory {
                 Some(memory) if memory.fits(&layout) => memory,
                 stale => stale.insert(Memory::new(&layout)),
@@ -272,10 +278,10 @@ impl<R: Rule> Trained<R> {
     pub fn state(&self) -> OptimizerState {
         let mut state =
             OptimizerState { optimizer: R::NAME.to_string(), steps: Default::default(), tensors: Vec::new() };
-        for ((path, param), memory) in self.params.iter().zip(&self.memory) {
+        for (((path, param), group), memory) in self.params.iter().zip(&self.groups).zip(&self.memory) {
             state.steps.insert(path.to_string(), memory.as_ref().map_or(0, |memory| memory.steps));
             let Some(memory) = memory else { continue };
-            let tensors = memory.tensors(&layout(&self.rule, param));
+            let tensors = memory.tensors(&layout(&self.rule, group, param));
             state.tensors.extend(tensors.into_iter().map(|(name, tensor)| (format!("{path}/{name}"), tensor)));
         }
         state
@@ -288,8 +294,9 @@ impl<R: Rule> Trained<R> {
 
     /// Returns the memory restored from a state.
     pub fn restored(&self, state: OptimizerState) -> Result<Vec<Option<Memory>>> {
-        let layouts: Vec<(String, Layout)> =
-            self.params.iter().map(|(path, param)| (path.to_string(), layout(&self.rule, param))).collect();
+        let of =
+            |((path, param), group): ((&str, &Param), &Group)| (path.to_string(), layout(&self.rule, group, param));
+        let layouts: Vec<(String, Layout)> = self.params.iter().zip(&self.groups).map(of).collect();
         state::restored(state, R::NAME, &layouts)
     }
 }
@@ -322,10 +329,11 @@ fn wide_of(grad: DType, wide: DType) -> DType {
 }
 
 /// Returns the layout of the state of a parameter.
-fn layout(rule: &impl Rule, param: &Param) -> Layout {
+fn layout(rule: &impl Rule, group: &Group, param: &Param) -> Layout {
     let shape = param.shape();
     let wide = param.dtype().wide();
-    let eight_bit = rule.eight_bit() && wide == DType::F32 && shape.iter().product::<usize>() >= LEAST_IN_EIGHT_BIT;
+    let eight_bit = group.state_8bit.unwrap_or_else(|| rule.eight_bit());
+    let eight_bit = eight_bit && wide == DType::F32 && shape.iter().product::<usize>() >= LEAST_IN_EIGHT_BIT;
     let kept = rule.kept(&shape).into_iter().map(|kept| {
         let in_eight_bit = eight_bit && kept.eight_bit.is_some();
         (kept, in_eight_bit)

@@ -1,6 +1,6 @@
 //! Running averages in 8 bits.
 
-use precast::{Grads, Param, cell::Params, prelude::*};
+use precast::{Grads, Param, cell::Params, optim::Group, prelude::*};
 
 use super::noise;
 
@@ -62,6 +62,31 @@ fn a_state_in_8_bits_has_a_quarter_of_the_bytes() {
     assert_eq!(bytes(false, &[64, 64]), 2 * 4096 * 4);
     assert_eq!(bytes(true, &[64, 64]), 2 * (4096 + 4 * 16));
     assert_eq!(bytes(true, &[63, 65]), 2 * 4095 * 4, "fewer than 4096 stay f32");
+}
+
+/// Groups choose for their parameters, and a checkpoint keeps both kinds.
+#[test]
+fn a_group_has_its_own_states() {
+    let params = |paths: [&str; 2]| -> Params {
+        paths.into_iter().map(|path| (path.to_string(), Param::new(Tensor::zeros(&[64, 64], DType::F32)))).collect()
+    };
+    let full = |group: Group| group.state_8bit(false);
+    let all = params(["embed", "block"]);
+    let mut optimizer = Adam::new(all.clone(), 0.1).state_8bit(true).group("embed", full).unwrap();
+    let mut grads = Grads::default();
+    all.iter().for_each(|(_, param)| grads.set(param, Tensor::ones(&[64, 64], DType::F32)));
+    optimizer.update(&grads).unwrap();
+    let bytes = |path: &str| -> usize {
+        let state = optimizer.state();
+        let of = state.tensors.iter().filter(|(name, _)| name.starts_with(path));
+        of.map(|(_, tensor)| tensor.len() * tensor.dtype().bytes()).sum()
+    };
+    assert_eq!([bytes("embed"), bytes("block")], [2 * 4096 * 4, 2 * (4096 + 4 * 16)]);
+    let mut other = Adam::new(params(["embed", "block"]), 0.1).group("block", |group| group.state_8bit(true)).unwrap();
+    other.restore(optimizer.state()).unwrap();
+    let mut none = Sgd::new(all, 0.1).group("embed", |group| group.state_8bit(true)).unwrap();
+    let error = none.update(&grads).unwrap_err().to_string();
+    assert!(error.contains("states in 8 bits, which this optimizer has not; allowed: Adam, AdamW and Lion"), "{error}");
 }
 
 /// Updates of one weight of a block of 8-bit state, whose neighbour has gradients of 1: relative to the learning rate.

@@ -88,14 +88,18 @@ pub struct GroupOptions {
     /// Weight decay.
     #[option(default = None, shown = "that of the optimizer", at_least = 0)]
     pub weight_decay: Option<f64>,
+    /// `true` when running averages are kept in 8 bits.
+    #[option(default = None, shown = "as the optimizer")]
+    pub state_8bit: Option<bool>,
 }
 
 impl GroupOptions {
     /// Returns the hyperparameters.
     pub(super) fn group(&self) -> Group {
-        let GroupOptions { lr_factor, weight_decay, .. } = *self;
+        let GroupOptions { lr_factor, weight_decay, state_8bit, .. } = *self;
         let group = lr_factor.map_or(Group::default(), |factor| Group::default().lr_factor(factor));
-        weight_decay.map_or(group, |decay| group.weight_decay(decay))
+        let group = weight_decay.map_or(group, |decay| group.weight_decay(decay));
+        state_8bit.map_or(group, |in_8_bits| group.state_8bit(in_8_bits))
     }
 }
 
