@@ -6,7 +6,7 @@
 #[doc(inline)]
 pub use precast_tensor::logging::warn;
 pub use precast_tensor::observe::{
-    Accumulation, Calls, CastCall, CastRole, CellCall, CellEntry, Distance, Edge, EdgeOp, Elsewhere, Event, FaultKind,
-    GradientCall, Listener, Numbers, Observer, OpCall, OpStats, Origin, ParamStep, Phase, Sizes, Subject,
+    Accumulation, Calls, CastCall, CastRole, CellCall, CellEntry, Codes, Distance, Edge, EdgeOp, Elsewhere, Event,
+    FaultKind, GradientCall, Listener, Numbers, Observer, OpCall, OpStats, Origin, ParamStep, Phase, Sizes, Subject,
     add_projections, collect_op_stats, listen, observed_by, watch,
 };

@@ -1,14 +1,17 @@
 //! Headroom of cells: how far their largest numbers are from the limits of their dtypes.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     fmt,
 };
 
-use precast::{DType, observe::Phase};
+use precast::{
+    DType,
+    observe::{Codes, Phase},
+};
 use serde::{Deserialize, Serialize};
 
-use super::peaks::Peaks;
+use super::{names::Names, peaks::Peaks};
 
 /// Range of the 16-bit results of one cell in the last steps, in one phase.
 ///
@@ -41,6 +44,49 @@ pub struct Headroom {
     pub doublings: Option<f64>,
     /// Largest share of zeros in a result of the cell.
     pub zero: f32,
+    /// Quantized operands of the products of the cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operands: Vec<OperandCodes>,
+}
+
+/// The codes of the quantized operands of a cell, in the last step that counted them, which is every 16th.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OperandCodes {
+    /// The operand: `input`, `weight` or `gradient`.
+    pub operand: String,
+    /// Format of the codes.
+    pub format: String,
+    /// Share of the numbers other than 0 that became 0.
+    pub zero: f64,
+    /// Share of the numbers other than 0 beyond the largest code, which became that one.
+    pub saturated: f64,
+}
+
+impl fmt::Display for OperandCodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OperandCodes { operand, format, zero, saturated } = self;
+        write!(f, "{operand} in {format}: {:.1} % became 0", 100.0 * zero)?;
+        if *saturated > 0.0 { write!(f, ", {:.1} % saturated", 100.0 * saturated) } else { Ok(()) }
+    }
+}
+
+/// Adds the codes of operands to the cells and phases in which they were made: gradients in the backward pass, and inputs and
+/// weights, which both passes read, in the forward pass.
+pub(super) fn with_codes(mut cells: Vec<Headroom>, codes: &[Codes], names: &Names) -> Vec<Headroom> {
+    let mut sums = BTreeMap::<(String, &str, &str), [u64; 3]>::new();
+    for Codes { slot, operand, format, numbers, zero, saturated, .. } in codes {
+        let sum = sums.entry((names.of(*slot, None).0, operand, format)).or_default();
+        sum.iter_mut().zip([numbers, zero, saturated]).for_each(|(sum, count)| *sum += count);
+    }
+    for ((cell, operand, format), [numbers, zero, saturated]) in sums.into_iter().filter(|(_, sum)| sum[0] > 0) {
+        let phase = if operand == "gradient" { Phase::Backward } else { Phase::Forward };
+        let Some(of) = cells.iter_mut().find(|of| of.cell == cell && of.phase == phase) else { continue };
+        let [zero, saturated] = [zero, saturated].map(|count| count as f64 / numbers as f64);
+        let (operand, format) = (operand.into(), format.into());
+        of.operands.push(OperandCodes { operand, format, zero, saturated });
+    }
+    cells
 }
 
 impl fmt::Display for Headroom {
@@ -53,7 +99,8 @@ impl fmt::Display for Headroom {
             }
             _ => write!(f, "{phase}: not finite in {dtype}")?,
         }
-        write!(f, "; {:.0} % zeros", 100.0 * zero)
+        write!(f, "; {:.0} % zeros", 100.0 * zero)?;
+        self.operands.iter().try_for_each(|operand| write!(f, "; {operand}"))
     }
 }
 
@@ -66,7 +113,8 @@ pub(super) fn of_cells(results: &[Peaks]) -> Vec<Headroom> {
         let finite = doublings.is_finite();
         let Peaks { phase, dtype, zero, .. } = *result;
         let (largest, doublings) = (Some(largest).filter(|_| finite), Some(doublings).filter(|_| finite));
-        let found = Headroom { cell: result.cell.clone(), phase, dtype, largest, doublings, zero };
+        let (cell, operands) = (result.cell.clone(), Vec::new());
+        let found = Headroom { cell, phase, dtype, largest, doublings, zero, operands };
         match places.entry((&result.cell, phase)) {
             Entry::Vacant(new) => {
                 new.insert(cells.len());

@@ -36,7 +36,7 @@ mod watcher;
 pub use cure::Cure;
 pub(crate) use cure::rules_keeping;
 pub use fault::Fault;
-pub use headroom::Headroom;
+pub use headroom::{Headroom, OperandCodes};
 pub use monitor::Monitor;
 pub use peaks::Peaks;
 pub use record::Record;

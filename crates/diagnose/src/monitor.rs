@@ -5,12 +5,12 @@ use std::{collections::HashMap, mem, rc::Rc};
 use precast::{
     Child,
     cell::AsCell,
-    observe::{Edge, Subject, observed_by},
+    observe::{Codes, Edge, Subject, observed_by},
 };
 
 use super::{
     fault::Fault,
-    headroom::{Headroom, of_cells},
+    headroom::{Headroom, of_cells, with_codes},
     names::Names,
     peaks::Peaks,
     record::Record,
@@ -53,6 +53,8 @@ pub struct Monitor {
     bad: Record,
     /// `true` when all numbers of the last step were finite, so that not all are looked at.
     was_sound: bool,
+    /// Codes of quantized operands in the last step that counted them, which is every 16th.
+    codes: Vec<Codes>,
     /// Names of the network, read when one is needed.
     names: Option<Names>,
 }
@@ -71,7 +73,10 @@ impl Monitor {
         let watching = Watching(&mut self.steps, watcher.clone());
         let result = observed_by(watcher.clone(), || step(net));
         drop(watching);
-        let Watched { bad, overflowed } = watcher.take();
+        let Watched { bad, overflowed, codes } = watcher.take();
+        if let Some(codes) = codes {
+            self.codes = codes;
+        }
         self.bad = Record::default();
         if !bad.is_empty() {
             let known = self.names.take().filter(|names| names.know(&bad)).unwrap_or_else(|| Names::read(net));
@@ -116,9 +121,9 @@ impl Monitor {
         self.bad.harmless_infinities()
     }
 
-    /// Returns the range of the 16-bit results of each cell in the last steps.
+    /// Returns the range of the 16-bit results of each cell in the last steps, with the codes of its quantized operands.
     pub fn headroom<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Vec<Headroom> {
-        of_cells(&self.peaks(net))
+        with_codes(of_cells(&self.peaks(net)), &self.codes, &Names::read(net))
     }
 
     /// Returns the largest magnitudes of each result, in the order in which they are written.

@@ -8,7 +8,7 @@ use std::{
 
 use precast::{
     DType, LeafId, Op, Param, Tensor, WeakTensor,
-    observe::{Accumulation, CastCall, EdgeOp, Elsewhere, GradientCall, Numbers, Observer, OpCall, Phase},
+    observe::{Accumulation, CastCall, Codes, EdgeOp, Elsewhere, GradientCall, Numbers, Observer, OpCall, Phase},
 };
 
 use super::{
@@ -40,6 +40,8 @@ struct State {
     wrote: Beside<usize>,
     /// Results that were not looked at, in order, until one that is not finite is met.
     unread: Vec<Unread>,
+    /// The codes of quantized operands, if the step is sampled.
+    codes: Vec<Codes>,
 }
 
 /// A result that is looked at only if a later one of the step is not finite.
@@ -75,6 +77,8 @@ pub(super) struct Watched {
     pub bad: Vec<Raw>,
     /// `true` when a gradient was not finite.
     pub overflowed: bool,
+    /// The codes of quantized operands; `None` if the step was not sampled.
+    pub codes: Option<Vec<Codes>>,
 }
 
 impl Watcher {
@@ -93,8 +97,8 @@ impl Watcher {
     }
 
     pub fn take(&self) -> Watched {
-        let State { bad, overflowed, .. } = mem::take(&mut *self.state());
-        Watched { bad, overflowed }
+        let State { bad, overflowed, codes, samples, .. } = mem::take(&mut *self.state());
+        Watched { bad, overflowed, codes: samples.then_some(codes) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -284,6 +288,14 @@ impl Observer for Watcher {
         if before.is_finite() && !after.is_finite() {
             state.judge_param(phase, op, leaf, dtype, 1);
         }
+    }
+
+    fn counts_codes(&self) -> bool {
+        self.state().samples
+    }
+
+    fn codes(&self, codes: &Codes) {
+        self.state().codes.push(codes.clone());
     }
 
     fn updated(&self, param: &Param, refused: u64) {

@@ -1,7 +1,11 @@
-//! Hazards of quantized operands, as a lint names them.
+//! Hazards of quantized operands, as a lint names them and a monitor counts them.
 
+use precast::no_grad;
 use precast::prelude::*;
-use precast_diagnose::lint::{Finding, Lint, Rule, Severity};
+use precast_diagnose::{
+    Monitor,
+    lint::{Finding, Lint, Rule, Severity},
+};
 
 /// Lints three layers of 64 features, whose weights are 1 on the diagonal, with these rules.
 fn found(rules: &str, x: &Tensor) -> Vec<Finding> {
@@ -47,6 +51,33 @@ fn numbers_that_become_0_are_counted() {
     let [lost] = of(&findings, Rule::FlushedCodes)[..] else { panic!("{findings:?}") };
     assert_eq!(lost.number, 31.0 / 64.0);
     assert!(found("{ path: middle, operands: none }, { path: '**', run: low }", &row(1000.0)).is_empty());
+}
+
+/// The monitor counts the same in a step, and what a delayed scale, 1 before the first step, cuts off at 448.
+#[test]
+fn the_monitor_counts_codes_of_operands() {
+    let numbers: Vec<f64> = (0..4 * 64).map(|i| if i % 64 == 5 { 1000.0 } else { 1.0 }).collect();
+    let x = Tensor::from_f64(&numbers, &[4, 64], DType::F32).unwrap();
+    for (recipe, format, zero, saturated) in
+        [("int8", "int8", 63.0 / 64.0, 0.0), ("delayed", "e4m3", 0.0, 1.0 / 64.0), ("tensorwise", "e4m3", 0.0, 0.0)]
+    {
+        let mut net = Child::new(sequential![Dense::new(64, 64, &mut Rng::seed(1)), ReLU]);
+        let text = format!("version: 1\nlevel: O2\ndtype: bfloat16\nrules: [{{ path: '0', operands: {recipe} }}]\n");
+        Policy::parse(&text, "operands.yaml").unwrap().apply(&mut net).unwrap();
+        let mut monitor = Monitor::default();
+        let y = monitor.watch(&net, |net| no_grad(|| net.call(&x))).unwrap();
+        assert_eq!(y.shape(), [4, 64]);
+        let headroom = monitor.headroom(&net);
+        let of_cell = headroom.iter().find(|of| of.cell == "0").unwrap();
+        let input = of_cell.operands.iter().find(|of| of.operand == "input").unwrap();
+        assert_eq!((&*input.format, input.zero, input.saturated), (format, zero, saturated), "{of_cell}");
+        let words = of_cell.to_string();
+        assert!(words.contains(&format!("; input in {format}: {:.1} % became 0", 100.0 * zero)), "{words}");
+        assert_eq!(words.contains("1.6 % saturated"), saturated > 0.0, "{words}");
+        // It counts in every 16th step, and keeps what it counted.
+        let _ = monitor.watch(&net, |net| no_grad(|| net.call(&x.mul(&x).unwrap()))).unwrap();
+        assert_eq!(monitor.headroom(&net).iter().find(|of| of.cell == "0").unwrap().operands, of_cell.operands);
+    }
 }
 
 #[test]

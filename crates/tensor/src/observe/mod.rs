@@ -16,7 +16,7 @@ pub use origin::{FaultKind, Origin};
 pub use stats::{Calls, OpStats, collect_op_stats};
 
 pub use crate::tensor::listener::{
-    Accumulation, CastCall, CastRole, CellCall, CellEntry, Elsewhere, GradientCall, Listener, Observer, OpCall,
+    Accumulation, CastCall, CastRole, CellCall, CellEntry, Codes, Elsewhere, GradientCall, Listener, Observer, OpCall,
     ParamStep, listen, observed_by,
 };
 use crate::{

@@ -273,6 +273,24 @@ pub struct Accumulation<'a> {
     pub sum: &'a Tensor,
 }
 
+/// The codes of an operand of a product, as they were made of its numbers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Codes {
+    /// Identity of the slot of the op.
+    pub slot: Option<usize>,
+    /// The operand: `input`, `weight` or `gradient`.
+    pub operand: &'static str,
+    /// Format of the codes.
+    pub format: &'static str,
+    /// Count of the numbers other than 0.
+    pub numbers: u64,
+    /// Count of those that became 0.
+    pub zero: u64,
+    /// Count of those beyond the largest code, which became that one.
+    pub saturated: u64,
+}
+
 /// A step that changes the gradient or the value of one parameter.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -358,6 +376,14 @@ pub trait Observer {
 
     /// Called for each parameter with the largest magnitude of its gradient before and after unscaling.
     fn unscaled(&self, _leaf: LeafId, _before: f64, _after: f64) {}
+
+    /// Returns whether it counts the codes of quantized operands, which takes a pass over their numbers.
+    fn counts_codes(&self) -> bool {
+        false
+    }
+
+    /// Called after an operand was quantized, if it [counts codes](Observer::counts_codes).
+    fn codes(&self, _codes: &Codes) {}
 
     /// Called after a parameter was updated, with the number of elements that would have become infinite.
     fn updated(&self, _param: &Param, _refused: u64) {}

@@ -217,14 +217,19 @@ impl RunReport {
 }
 
 fn headroom_table(headroom: &[Headroom]) -> String {
+    let quantizes = headroom.iter().any(|of| !of.operands.is_empty());
     let row = |of: &Headroom| {
         let cell = if of.cell.is_empty() { "(root)" } else { of.cell.as_str() };
         let largest = of.largest.map_or("not finite".into(), |x| format!("{x:.3e}"));
         let doublings = of.doublings.map_or("none".into(), |x| format!("{x:.1}"));
         let zero = format!("{:.0} %", 100.0 * of.zero);
-        vec![printable(cell).into_owned(), of.phase.to_string(), of.dtype.to_string(), largest, doublings, zero]
+        let mut row =
+            vec![printable(cell).into_owned(), of.phase.to_string(), of.dtype.to_string(), largest, doublings, zero];
+        row.extend(quantizes.then(|| of.operands.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")));
+        row
     };
-    let header = ["cell", "phase", "dtype", "largest number", "doublings left", "zeros"];
+    let mut header = vec!["cell", "phase", "dtype", "largest number", "doublings left", "zeros"];
+    header.extend(quantizes.then_some("operands, of the numbers other than 0"));
     html_table(&header, headroom.iter().map(row).collect(), &[3, 4, 5])
 }
 

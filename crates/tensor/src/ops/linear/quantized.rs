@@ -27,6 +27,7 @@ use crate::{
             self, Quantizing,
             Which::{self, G, W, X},
         },
+        listener::Codes,
     },
 };
 
@@ -151,6 +152,7 @@ impl Quantized {
             };
             let (shape, stream) = ([of.rows, of.columns], self.call.stream(which));
             let made = Rc::new(factors(by, of.x, shape, of.transposed && !natural, scale, stream)?);
+            count_codes(which, by, of.x, &made, scale);
             if natural {
                 known.borrow_mut().push((which, *by, made.clone()));
             }
@@ -305,6 +307,21 @@ impl Quantized {
         };
         finished(rounded(y, inputs[0].dtype(), shape)?, inputs, gradients)
     }
+}
+
+/// Notifies observers that count the codes of an operand. Only a scale that is given can be too small for its numbers.
+fn count_codes<T: Number>(which: Which, by: &Operand, x: &[T], made: &Factors, scale: Option<f32>) {
+    context::tell(|observer| {
+        if !observer.counts_codes() || by.hadamard {
+            return;
+        }
+        let count = |is: &dyn Fn(f32) -> bool| x.iter().filter(|x| is(x.widen())).count() as u64;
+        let left = made.numbers.iter().filter(|code| **code != bf16::ZERO).count() as u64;
+        let numbers = count(&|x| x != 0.0);
+        let saturated = scale.map_or(0, |scale| count(&|x| x.abs() * scale > by.format.largest()));
+        let (slot, operand, format) = (context::slot_of_call(), which.name(), by.format.name());
+        observer.codes(&Codes { slot, operand, format, numbers, zero: numbers - left, saturated });
+    });
 }
 
 /// A tensor of a convolution, as the rows of a product: one for each output of it.

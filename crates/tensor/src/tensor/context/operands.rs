@@ -30,6 +30,17 @@ pub enum Which {
     G,
 }
 
+impl Which {
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Which::X => "input",
+            Which::W => "weight",
+            Which::G => "gradient",
+        }
+    }
+}
+
 /// The products of a cell, by their order in a call of it, and their operands.
 type ByOperand<T> = BTreeMap<(u64, Which), T>;
 
