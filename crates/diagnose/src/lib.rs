@@ -23,7 +23,6 @@ pub mod lint;
 pub(crate) mod measure;
 mod monitor;
 pub(crate) mod names;
-pub mod paddle;
 mod peaks;
 mod record;
 mod recorder;

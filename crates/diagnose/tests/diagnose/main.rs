@@ -1,6 +1,5 @@
 //! Diagnoses of steps and networks with known faults.
 
-mod checker;
 mod choices;
 mod lint_cures;
 mod lint_far;
