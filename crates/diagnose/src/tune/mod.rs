@@ -253,7 +253,7 @@ impl<'a> Tune<'a> {
         let budget = self.metric.cost(self.budget);
         let mut floor = 0.0;
         if base.quantizes {
-            // What the 16 bits of the policy cost is no choice of this search.
+            // The error of the 16 bits of the policy is not what this search chooses.
             let error = runs.error(&[], true)?.unwrap_or(f64::INFINITY);
             floor = self.metric.cost(error);
             if error > self.budget {

@@ -62,7 +62,7 @@ fn the_most_layers_that_bear_a_recipe_are_found_within_the_bound() {
     let limit = 2 * LAYERS.ilog2() as usize + 4;
     let recipes = ["tensorwise", "int8", "mxfp8", "nvfp4"];
     for (seed, recipe) in recipes.into_iter().cycle().take(8).enumerate() {
-        // A row that saturates what follows makes errors that are no linear function of those of layers: a search may miss one.
+        // A row that saturates what follows makes errors that do not add up: a search may miss one.
         let fragile: &[usize] = if seed == 7 { &[6, 1] } else { &[] };
         let rng = &mut Rng::seed(seed as u64);
         let mut net = network(fragile, rng);
