@@ -427,6 +427,19 @@ fn rules_that_match_nothing_are_errors_with_the_nearest_name() {
     assert!(!error(Rule::path("fd.weight", RunAs::Full).unwrap()).contains("is a parameter of"));
     // A substring is not a match: `no` must not touch `norm`.
     assert!(error(Rule::path("no", RunAs::Full).unwrap()).contains("matches no cell"));
+    // The name of a kind, or of a cell further inside, where a path is expected.
+    let inner = Sequential::new(vec![Child::of(Dense::new(2, 2, &mut Rng::seed(1)))]);
+    let net = Child::of(Sequential::new(vec![Child::of(sequential![lm_head: inner])]));
+    let of_path = |path: &str| {
+        let policy = Policy::named("o2").unwrap().rule(Rule::path(path, RunAs::Full).unwrap()).unwrap();
+        policy.plan(&net).unwrap_err().to_string()
+    };
+    assert!(
+        of_path("Dense").ends_with("matches no cell (it is the kind of `0.lm_head.0`: `kind: Dense`)"),
+        "{}",
+        of_path("Dense")
+    );
+    assert!(of_path("lm_head").ends_with("(did you mean `**.lm_head`, as of `0.lm_head`?)"), "{}", of_path("lm_head"));
 }
 
 #[test]

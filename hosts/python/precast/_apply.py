@@ -80,11 +80,11 @@ def wanted(read: Outline, plan: _engine.Plan) -> dict[nn.Module, Region]:
             region = Region(run == "lists" or is_low, low, dtype if out else None, out, recompute)
         elif passed and passed[-1][0] == depth - 1:
             region = passed[-1][1]._replace(recompute=recompute)
-        elif is_low and (not module._modules or any(_own_floats(module))):
+        elif is_low:
             kind, bases = read.classes[place]
             if _PRODUCTS.isdisjoint([kind, *bases]):
-                # Its parameters are float32, its op is on a list of `torch.autocast`, or an input became float32 for
-                # such a reason; and so may be its result.
+                # Its parameters are float32, its op is on a list of `torch.autocast`, a module in it runs float32, or
+                # an input became float32 for such a reason; and so may be its result.
                 region = Region(None, low, low if not module._modules else None, low, recompute)
         if run == "fixed" and not is_low:
             for own, value in _own_floats(module):

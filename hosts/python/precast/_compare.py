@@ -100,6 +100,9 @@ def dump(model: nn.Module, *batch: Any, **kwargs: Any) -> Dump:
         model: The network, with or without a plan. It is left as it was.
         batch: Inputs of a call, which are in the dump, too.
         kwargs: Inputs by name.
+
+    Raises:
+        Error: The network is one of `torch.compile(model)`.
     """
     found: Dump = {}
     calls: dict[str, int] = {}
@@ -115,6 +118,9 @@ def dump(model: nn.Module, *batch: Any, **kwargs: Any) -> Dump:
 
     for place, value in [*enumerate(batch), *kwargs.items()]:
         keep(f"(input {place})", value)
+    if type(model).__name__ == "OptimizedModule":
+        words = "a dump runs the modules of a network, which `torch.compile(model)` replaces"
+        raise error("Unsupported", f"{words}: `model.compile()` compiles them in place, so that a dump is of its code")
     inner = network(model)
     with untouched(inner), torch.no_grad(), watched(inner, on_module=on_module):
         inner(*batch, **kwargs)

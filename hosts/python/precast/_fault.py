@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import Node
 
+from ._outline import network
 from ._trace import tensors, untouched, watched
 
 if TYPE_CHECKING:
@@ -46,6 +47,17 @@ def _is_bad(value: torch.Tensor) -> bool:
     return floats and value.device.type != "meta" and not bool(value.isfinite().all())
 
 
+def _is_broken(value: torch.Tensor) -> bool:
+    """Returns whether a value has NaN or +inf. -inf also marks what softmax is to leave out."""
+    return _is_bad(value) and (value.is_complex() or bool(value.isnan().any() or value.isposinf().any()))
+
+
+_MASKS = frozenset(
+    {"fill_", "full", "full_like", "masked_fill", "masked_fill_", "new_full", "tensor", "tril", "triu", "where"}
+)
+"""Ops that write -inf on purpose."""
+
+
 def _words(value: torch.Tensor) -> str:
     dtype = str(value.dtype).removeprefix("torch.")
     if not value.is_floating_point():
@@ -68,7 +80,13 @@ class _Finder:
         for output in outputs:
             if output.grad_fn is not None:
                 self.nodes.setdefault(output.grad_fn, (path, op))
-        if self.fault is None and any(map(_is_bad, outputs)) and not any(map(_is_bad, inputs)):
+        if self.fault is not None or not any(map(_is_bad, outputs)):
+            return
+        if any(map(_is_broken, outputs)):
+            is_fault = not any(map(_is_broken, inputs))
+        else:
+            is_fault = op not in _MASKS and not any(map(_is_bad, inputs))
+        if is_fault:
             self.found(path, op, False, inputs, outputs)
 
     def found(
@@ -76,7 +94,9 @@ class _Finder:
     ) -> None:
         """Keeps a fault, if it is the first."""
         if self.fault is None:
-            bad = next(output for output in outputs if _is_bad(output))
+            bad = next((output for output in outputs if _is_broken(output)), None)
+            if bad is None:
+                bad = next(output for output in outputs if _is_bad(output))
             value = "nan" if bool(bad.isnan().any()) else "inf"
             because = self._because.get(path, "no module of the plan")
             words = ([_words(tensor) for tensor in inputs], [_words(tensor) for tensor in outputs])
@@ -118,9 +138,12 @@ def find(
 ) -> Fault | None:
     """Runs a step of a network under a plan, and returns its first fault."""
     finder = _Finder(plan)
-    inputs = tensors((batch, kwargs))
-    parameters = dict(model.named_parameters())
-    for name, value in [*((f"input {place}", value) for place, value in enumerate(inputs)), *parameters.items()]:
+    model = network(model)
+    for place, value in enumerate(tensors((batch, kwargs))):
+        if _is_broken(value):
+            finder.found("", f"before any op: input {place}", False, [], [value.detach()])
+            return finder.fault
+    for name, value in model.named_parameters():
         if _is_bad(value):
             finder.found(name.rpartition(".")[0], f"before any op: {name}", False, [], [value.detach()])
             return finder.fault

@@ -69,6 +69,9 @@ def lint(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str,
                 say(path, f"small {name}", f"all of `{name}` is 0 in {low}")
             elif is_low(path) and value.detach().abs().max().item() > largest:
                 say(path, f"large {name}", f"`{name}` is beyond {low}, which ends at {largest:g}")
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.dtype in _LOW and decisions[path].dtype == "float32":
+                say(path, f"stored {name}", f"its buffer `{name}` is stored in 16 bits, and it runs float32")
         eps = getattr(module, "eps", None)
         if isinstance(eps, float) and is_low(path) and 0 < eps < smallest:
             say(path, "eps", f"its eps of {eps:g} is 0 in {low}")

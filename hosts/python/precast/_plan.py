@@ -218,8 +218,8 @@ class Plan:
             for path, mixed in plan.to_fsdp2():
                 fully_shard(model.get_submodule(path), mp_policy=mixed)
 
-        Parameters are gathered in the dtype of their module, and ops run in it without the lists of `torch.autocast`.
-        Modules that go by lists are left out.
+        Parameters are gathered in the dtype of their module, gradients are summed in float32, and ops run without
+        the lists of `torch.autocast`. Modules that go by lists are left out.
         """
         import torch
         from torch.distributed.fsdp import MixedPrecisionPolicy
@@ -228,7 +228,8 @@ class Plan:
         for decision in reversed(self.decisions):
             if decision.outward is not None and decision.dtype is not None:
                 param, output = getattr(torch, decision.dtype), getattr(torch, decision.outward)
-                found.append((decision.path, MixedPrecisionPolicy(param_dtype=param, output_dtype=output)))
+                mixed = MixedPrecisionPolicy(param_dtype=param, output_dtype=output, reduce_dtype=torch.float32)
+                found.append((decision.path, mixed))
         return found
 
     def to_hf_skip_list(self) -> list[str]:

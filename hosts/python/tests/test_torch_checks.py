@@ -15,7 +15,7 @@ def _plan(model: nn.Module, level: str = "O2", dtype: str = "bfloat16", **keys: 
     return precast.Policy(level, dtype, **keys).plan(model)
 
 
-def test_a_module_whose_code_casts_by_itself_is_a_difference() -> None:
+def test_a_module_whose_code_casts_by_itself_returns_as_planned() -> None:
     class Casts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -25,12 +25,10 @@ def test_a_module_whose_code_casts_by_itself_is_a_difference() -> None:
             return self.fc(x).float()
 
     model = nn.Sequential(Casts(), nn.Linear(4, 4))
-    report = _plan(model).check(model, torch.randn(2, 4))
-    assert not report
-    assert report.differences == ["`0` (Casts) is planned to return bfloat16 and returned float32"]
-    with pytest.raises(precast.Error, match="planned to return bfloat16") as caught:
-        report.raise_first()
-    assert caught.value.kind == "Plan"
+    plan, x = _plan(model), torch.randn(2, 4)
+    assert plan.check(model, x)
+    with plan.applied(model):
+        assert model[0](x).dtype is torch.bfloat16
 
 
 def test_a_module_that_is_not_called_is_a_difference() -> None:
@@ -46,6 +44,43 @@ def test_a_module_that_is_not_called_is_a_difference() -> None:
     report = _plan(model).check(model, torch.randn(2, 4), compiled=False)
     assert len(report.differences) == 1
     assert report.differences[0].startswith("`0.norm` (LayerNorm) is planned to cast and was never called")
+    with pytest.raises(precast.Error, match="was never called") as caught:
+        report.raise_first()
+    assert caught.value.kind == "Plan"
+
+
+def test_a_fault_is_found_through_wrappers_and_not_in_masks() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    plan, x = _plan(model), torch.randn(2, 4)
+    for wrapped in (torch.compile(model, backend="eager"), nn.DataParallel(model)):
+        assert plan.find_fault(wrapped, x) is None
+    with torch.no_grad():
+        model[0].weight[0, 0] = float("inf")
+    fault = plan.find_fault(nn.DataParallel(model), x)
+    assert fault is not None and (fault.path, fault.op) == ("0", "before any op: 0.weight")
+
+    class Masked(nn.Module):
+        def __init__(self, all_of_it: bool) -> None:
+            super().__init__()
+            self.mask = torch.ones(4, 4).tril() == 0 if not all_of_it else torch.ones(4, 4) == 1
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.masked_fill(self.mask, float("-inf")).softmax(-1)
+
+    scores = torch.randn(4, 4)
+    for all_of_it in (False, True):
+        model = nn.Sequential(Masked(all_of_it))
+        fault = _plan(model).find_fault(model, scores)
+        # A row that is masked as a whole has no probabilities.
+        assert (fault and (fault.path, fault.op, fault.value)) == (("0", "softmax", "nan") if all_of_it else None)
+
+    class Logs(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x * 0.0).log().exp()
+
+    model = nn.Sequential(Logs())
+    fault = _plan(model).find_fault(model, scores)
+    assert fault is not None and (fault.op, fault.value) == ("log", "inf")
 
 
 def test_an_op_that_stays_low_in_a_float32_module_is_a_difference() -> None:

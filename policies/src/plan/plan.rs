@@ -405,6 +405,15 @@ fn other_name(select: &Select, decisions: &[Decision], system: Option<System>) -
         }
         Select::Path(pattern) => pattern.to_string(),
     };
+    let is_plain = !select.contains(['*', '.']);
+    if let Some(decision) = decisions.iter().find(|decision| is_plain && decision.kind == select) {
+        return Some(format!(" (it is the kind of `{}`: `kind: {}`)", printable(&decision.path), printable(&select)));
+    }
+    let inside = format!(".{select}");
+    if let Some(decision) = decisions.iter().find(|decision| !select.contains('*') && decision.path.ends_with(&inside))
+    {
+        return Some(format!(" (did you mean `**.{}`, as of `{}`?)", printable(&select), printable(&decision.path)));
+    }
     let is_cell = |path: &str| decisions.iter().any(|decision| decision.path == path);
     let (cell, last) = select.rsplit_once('.').filter(|(cell, _)| is_cell(cell))?;
     matches!(last, "weight" | "bias").then(|| {
