@@ -211,8 +211,8 @@ impl Source {
     pub(crate) fn of_trained(&self, error: Error) -> Error {
         const KEYS: [&str; 8] = ["as", "decimal", "delimiter", "empty", "header", "missing", "one_hot", "thousands"];
         let (Source::Csv(_), text) = (self, error.to_string()) else { return error };
-        let names = |key: &&str| text.contains(&format!("`{key}: ")) || text.contains(&format!("`{key}`, "));
-        match KEYS.iter().any(|key| names(&key)) {
+        let names = |key: &str| text.contains(&format!("`{key}: ")) || text.contains(&format!("`{key}`, "));
+        match KEYS.iter().any(|key| names(key)) {
             true => error.ending(
                 "; keys are those of the run, so this file is written as its data are, or another run is trained",
             ),

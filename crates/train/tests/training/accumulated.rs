@@ -88,7 +88,12 @@ fn clipping_and_groups_are_those_of_a_loop() {
     let mut clipped = 0;
     for scale in [1.0f32, 1024.0] {
         let mut by_fit = net();
-        let group = |path: &str, lr_factor, weight_decay| GroupOptions { path: path.into(), lr_factor, weight_decay };
+        let group = |path: &str, lr_factor, weight_decay| GroupOptions {
+            path: path.into(),
+            lr_factor,
+            weight_decay,
+            state_8bit: None,
+        };
         let groups = [group("0.**", Some(0.5), None), group("**.bias", None, Some(0.0))];
         let sgd = SgdOptions { momentum: 0.9, weight_decay: 0.1, ..SgdOptions::default() };
         let options = options(8, 1).method(Method::Sgd(sgd)).groups(groups).clip(0.3);
@@ -123,7 +128,8 @@ fn clipping_and_groups_are_those_of_a_loop() {
 fn options_that_make_no_sense_are_errors() {
     let net = net();
     let words = |options: FitOptions| Fit::new(&net, &options).unwrap_err().to_string();
-    let group = |path: &str| GroupOptions { path: path.into(), lr_factor: Some(0.1), weight_decay: None };
+    let group =
+        |path: &str| GroupOptions { path: path.into(), lr_factor: Some(0.1), weight_decay: None, state_8bit: None };
     assert!(words(options(8, 0)).contains("`accumulate` is 0"));
     assert!(words(options(8, 1).clip(0.0)).contains("`clip` is 0"));
     assert!(words(options(8, 1).average(1.0)).contains("`average` is 1"));
