@@ -76,6 +76,7 @@ const OPTIMIZERS: &[(&str, Make)] = &[
         Box::new(Adafactor::new(params, 0.1).beta2_decay(-0.5).eps(1e-6, 1e-2).threshold(2.0).weight_decay(0.01))
     }),
     ("Muon", |params| Box::new(Muon::new(params, 0.1))),
+    ("Muon bf16 low_products", |params| Box::new(Muon::new(params, 0.1).low_products(true))),
     ("Muon momentum nesterov rounds eps weight_decay match_adam", |params| {
         Box::new(
             Muon::new(params, 0.1).momentum(0.8).nesterov(false).rounds(3).eps(1e-5).weight_decay(0.01).match_adam(),
